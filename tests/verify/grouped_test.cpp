@@ -184,3 +184,143 @@ TEST_CASE("grouped verify: another group's output is found, if it has rows enoug
       CHECK(found == expected);
     }
 }
+
+TEST_CASE("grouped verify: a bias or a tensor scale that all groups share is nobody's mistake",
+          "[verify]") {
+  const std::vector<std::uint8_t> ones(6 * 64, 0x38);
+  const std::vector<float> numbers{1.0F, 2.0F, 3.0F, 4.0F, 1.0F, 2.0F, 3.0F, 4.0F};
+  const auto names = [](const GroupedProduct& product, std::size_t part) {
+    std::string text;
+    for (const WrongProduct& one : group_mistakes(product, part))
+      text += one.name + (one.must_be_seen ? "! " : " ");
+    return text;
+  };
+  GemmOperands all;
+  all.a = view_of(ElementType::e4m3fn, {2, 3, 64}, std::span(ones));
+  all.b = view_of(ElementType::e4m3fn, {2, 2, 64}, std::span(ones).first(4 * 64));
+  const Groups batched{GroupKind::batched, {}, 0};
+  const std::string codes_alone = "weight_of_next_group! input_of_next_group ";
+  CHECK(names(make_grouped_product(all, {}, batched), 0) == codes_alone);
+  for (const bool shared : {true, false}) {
+    all.bias = shared ? view_of(ElementType::f32, {2}, std::span(numbers).first(2))
+                      : view_of(ElementType::f32, {2, 2}, std::span(numbers).first(4));
+    CHECK(names(make_grouped_product(all, {}, batched), 0) ==
+          codes_alone + (shared ? "" : "bias_of_next_group! "));
+  }
+  all.bias.reset();
+  all.scale_a = view_of(ElementType::f32, {2, 3, 1}, std::span(numbers).first(6));
+  all.scale_b = view_of(ElementType::f32, {2, 2, 1}, std::span(numbers).first(4));
+  const std::string start = "weight_codes_of_next_group weight_of_next_group! ";
+  for (const bool of_a : {false, true})
+    for (const bool of_b : {false, true}) {
+      all.group_tensor_scales_a = of_a ? std::vector{1.5F, 0.5F} : std::vector<float>{};
+      all.group_tensor_scales_b = of_b ? std::vector{1.5F, 0.5F} : std::vector<float>{};
+      INFO("tensor scales of A " << of_a << ", of B " << of_b);
+      const std::string own_b =
+          of_b
+              ? "scale_b_of_next_group! tensor_scale_b_of_next_group! both_scales_b_of_next_group! "
+              : "scale_b_of_next_group! ";
+      const std::string own_a =
+          of_a ? "scale_a_of_next_group tensor_scale_a_of_next_group both_scales_a_of_next_group "
+               : "scale_a_of_next_group ";
+      CHECK(names(make_grouped_product(all, {}, batched), 0) ==
+            start + own_b + "input_of_next_group " + own_a);
+    }
+}
+
+TEST_CASE("grouped verify: terms of another group come under its tensor scales, of both operands",
+          "[verify]") {
+  const std::vector<std::uint8_t> codes = [] {
+    std::vector<std::uint8_t> made;
+    for (int i = 0; i < 4 * 256; ++i) made.push_back(static_cast<std::uint8_t>(0x30 + i % 17));
+    return made;
+  }();
+  std::vector<float> grid;
+  for (int i = 0; i < 8; ++i) grid.push_back(1.0F + 0.25F * static_cast<float>(i));
+  GemmOperands all;
+  all.a = view_of(ElementType::e4m3fn, {4, 256}, std::span(codes));
+  all.b = view_of(ElementType::e4m3fn, {3, 256}, std::span(codes).first(3 * 256));
+  all.scale_a = view_of(ElementType::f32, {4, 2}, std::span<const float>(grid));
+  all.scale_b = view_of(ElementType::f32, {3, 2}, std::span<const float>(grid).first(6));
+  all.tiles_a = all.tiles_b = ScaleTiles{1, 128};
+  all.group_tensor_scales_a = {1.25F, 0.3F};
+  all.group_tensor_scales_b = {0.6F, 2.5F};
+  const GroupedProduct grouped =
+      make_grouped_product(all, {.promotion_interval = 128}, {GroupKind::k_ends, {128, 256}, 0});
+  for (const std::size_t part : {0U, 1U}) {
+    const std::string relation = part == 0 ? "next" : "previous";
+    int found = 0;
+    for (const WrongProduct& one : group_mistakes(grouped, part)) {
+      const GemmProblem& p = one.product.problem;
+      INFO(part << " " << one.name);
+      const GemmProblem& own = grouped.parts[part].product.problem;
+      const GemmProblem& other = grouped.parts[1 - part].product.problem;
+      if (one.name == "terms_of_" + relation + "_group") {
+        ++found;
+        CHECK(p.a_scales.tensor_scale == other.a_scales.tensor_scale);
+        CHECK(p.b_scales.tensor_scale == other.b_scales.tensor_scale);
+        CHECK(compute(one.product) == compute(grouped.parts[1 - part].product));
+      }
+      if (one.name == "tensor_scale_b_of_" + relation + "_group") {
+        ++found;
+        CHECK(p.a_scales.tensor_scale == own.a_scales.tensor_scale);
+        CHECK(p.b_scales.tensor_scale == other.b_scales.tensor_scale);
+        CHECK(std::ranges::equal(p.b_scales.values, own.b_scales.values));
+      }
+    }
+    CHECK(found == 2);
+  }
+}
+
+TEST_CASE("grouped verify: mistakes with another group's codes have no floats of their own",
+          "[verify]") {
+  std::vector<float> values;
+  const RandomStream random(4, "grouped recipe");
+  for (std::uint64_t i = 0; i < 8 * 128; ++i)
+    values.push_back(static_cast<float>(random.normal(i)));
+  GemmOperands all;
+  all.a = view_of(ElementType::f32, {2, 4, 128}, std::span<const float>(values));
+  all.b = view_of(ElementType::f32, {2, 3, 128}, std::span<const float>(values).first(6 * 128));
+  all.recipe = "te-current";
+  const GroupedProduct grouped = make_grouped_product(all, {}, {GroupKind::batched, {}, 0});
+  CHECK(grouped.parts[0].product.a_original != nullptr);
+  const std::vector<WrongProduct> mistakes = group_mistakes(grouped, 0);
+  CHECK(mistakes.size() >= 4);
+  for (const WrongProduct& one : mistakes) {
+    INFO(one.name);
+    CHECK(one.product.a_original == nullptr);
+    CHECK(one.product.b_original == nullptr);
+  }
+}
+
+TEST_CASE(
+    "grouped verify: rows of no group that are not zeros are a mismatch where zeros are wanted",
+    "[verify]") {
+  const std::vector<std::uint8_t> ones(7 * 64, 0x38);
+  GemmOperands all;
+  all.a = view_of(ElementType::e4m3fn, {7, 64}, std::span(ones));
+  all.b = view_of(ElementType::e4m3fn, {2, 3, 64}, std::span(ones).first(6 * 64));
+  const GroupedProduct product =
+      make_grouped_product(all, {}, {GroupKind::row_indices, {0, 0, -1, 1, 1, -1, -1}, 0});
+  std::vector<float> got = compute(product);
+  for (const UngroupedRule rule : {UngroupedRule::any, UngroupedRule::zero})
+    for (const std::int64_t wrong : {-1, 6, 8, 15, 20}) {
+      std::vector<float> changed = got;
+      if (wrong >= 0) changed[static_cast<std::size_t>(wrong)] = 5.0F;
+      const GroupedReport report = verify(
+          product,
+          Operand("d", view_of(ElementType::f32, {7, 3}, std::span<const float>(changed)), nullptr),
+          {.threads = 1, .judge_power = false}, rule);
+      INFO("element " << wrong << ", rule " << to_string(rule));
+      const bool fails = rule == UngroupedRule::zero && wrong >= 0;
+      CHECK((report.verdict == Verdict::mismatch) == fails);
+      CHECK(report.mismatches == 0);
+      CHECK(report.outputs == 12);
+      CHECK(report.ungrouped == 3);
+      std::string places;
+      for (const UngroupedOutcome& one : report.ungrouped_wrong)
+        places += std::to_string(one.first_row) + "+" + std::to_string(one.rows) + ": " +
+                  std::to_string(one.wrong);
+      CHECK(places == (!fails ? "" : wrong < 9 ? "2+1: 1" : "5+2: 1"));
+    }
+}

@@ -183,3 +183,34 @@ TEST_CASE("diagnosis of a cast: scales are one or as many as there are numbers",
   for (const std::size_t count : {0U, 2U, 4U})
     CHECK(said(1, count) == fmt::format("got: expected 3 codes, as x, got {}", count));
 }
+
+TEST_CASE("mistakes of quantizing are those of floats, of Triton's formats where both have one",
+          "[verify]") {
+  std::vector<float> values;
+  const RandomStream draws(5, "quantization mistakes");
+  for (std::uint64_t i = 0; i < 8 * 128; ++i) values.push_back(static_cast<float>(draws.normal(i)));
+  const auto names = [](const Product& product) {
+    std::string text;
+    for (const OtherQuantization& one : quantization_mistakes(product))
+      text += std::string(one.name) + " ";
+    return text;
+  };
+  const auto quantized = [&](const char* recipe, const char* model) {
+    GemmOperands operands;
+    operands.a = view_of(ElementType::f32, {4, 128}, std::span<const float>(values).first(512));
+    operands.b = view_of(ElementType::f32, {8, 128}, std::span<const float>(values));
+    operands.recipe = recipe;
+    return make_product(operands, {.model = model});
+  };
+  Product both = quantized("te-current", "exact");
+  CHECK(names(both) == "truncated_quantization triton_interpreter_cast ");
+  CHECK(names(quantized("nvfp4", "sm120.mma.mxf4nvf4")) == "truncated_quantization ");
+  for (const bool of_a : {true, false}) {
+    Product one = both;
+    (of_a ? one.a_original : one.b_original) = nullptr;
+    CHECK(names(one) == "");
+    Product mixed = both;
+    (of_a ? mixed.problem.a : mixed.problem.b).format = FormatId::e2m1;
+    CHECK(names(mixed) == "truncated_quantization ");
+  }
+}
