@@ -324,3 +324,77 @@ TEST_CASE(
       CHECK(places == (!fails ? "" : wrong < 9 ? "2+1: 1" : "5+2: 1"));
     }
 }
+
+TEST_CASE("grouped verify: groups behind the third are told in a line, with the best known cause",
+          "[verify]") {
+  const Grouped grouped({3, 8, 12});
+  GroupedReport report = grouped.verified(compute(grouped.product));
+  report.verdict = Verdict::mismatch;
+  report.power.reset();
+  report.outputs = 96;
+  const GroupOutcome right = report.groups[0];
+  GroupOutcome wrong = right;
+  wrong.report.verdict = Verdict::mismatch;
+  wrong.report.comparison.bit_mismatches = 5;
+  wrong.report.diagnosis.reset();
+  report.mismatches = 40;
+  report.groups.assign(3, wrong);
+  const auto cause = [](const char* name) {
+    Diagnosis d;
+    d.causes.push_back({name, "text", 1, 0});
+    return d;
+  };
+  Region plain;
+  Region known;
+  known.diagnosis = cause("of_region");
+  const auto last = [&](GroupOutcome outcome) {
+    GroupedReport with = report;
+    outcome.group = 7;
+    outcome.first_row = 30;
+    with.groups.push_back(std::move(outcome));
+    const std::string text = describe(with);
+    const std::size_t at = text.find("  group 7 (");
+    return at == std::string::npos ? std::string("none") : text.substr(at);
+  };
+  const std::string start = "  group 7 (rows 30-32 of the output): 5 of 24 differ; ";
+  GroupOutcome one = wrong;
+  CHECK(last(one) == start + "no known mistake\n");
+  one.report.regions = {plain, known};
+  CHECK(last(one) == start + "of_region\n");
+  one.report.diagnosis = Diagnosis{};
+  CHECK(last(one) == start + "of_region\n");
+  one.report.diagnosis = cause("of_group");
+  CHECK(last(one) == start + "of_group\n");
+  one.findings = {{"found", "text", 1, 0}, {"later", "text", 2, 0}};
+  CHECK(last(one) == start + "found\n");
+  one.report.rows = 1;
+  CHECK(last(one).starts_with("  group 7 (row 30 of the output): "));
+  // Other bits within a budget are told too, right groups are not.
+  one.report.verdict = Verdict::pass;
+  CHECK(last(one) != "none");
+  one.report.comparison.bit_mismatches = 0;
+  CHECK(last(one) == "none");
+  report.groups.push_back(right);
+  CHECK_THAT(describe(report), contains("mismatch: 40 of 96 outputs differ in bits (41.67 %), in 3 "
+                                        "of 4 groups [12, 8] f32, row_ends, against "));
+}
+
+TEST_CASE("grouped verify: wrong groups stay a mismatch where no group has power", "[verify]") {
+  const std::vector<std::uint8_t> zeros(4 * 64);
+  GemmOperands all;
+  all.a = view_of(ElementType::e4m3fn, {2, 2, 64}, std::span(zeros));
+  all.b = view_of(ElementType::e4m3fn, {2, 1, 64}, std::span(zeros).first(2 * 64));
+  const GroupedProduct product = make_grouped_product(all, {}, {GroupKind::batched, {}, 0});
+  for (const bool right : {true, false}) {
+    std::vector<float> got(4);
+    if (!right) got[3] = 1.0F;
+    const GroupedReport report = verify(
+        product,
+        Operand("d", view_of(ElementType::f32, {2, 2, 1}, std::span<const float>(got)), nullptr),
+        {.fault_matrix = true, .threads = 1}, UngroupedRule::any);
+    INFO("right " << right);
+    CHECK(report.verdict == (right ? Verdict::no_power : Verdict::mismatch));
+    CHECK(report.power.has_value());
+    CHECK(report.power_group == 0);
+  }
+}
