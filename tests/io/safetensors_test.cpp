@@ -270,3 +270,41 @@ TEST_CASE("safetensors: a file that is not written in full does not come to be",
   CHECK_THROWS_AS(twice(), Error);
   CHECK(folder.files() == 0);
 }
+
+TEST_CASE("safetensors: tensors of no bytes stand at any place between others", "[io]") {
+  const TemporaryFolder folder("st_empty");
+  const auto entry = [](const std::string& name, int count, int begin) {
+    return fmt::format("\"{}\":{{\"dtype\":\"U8\",\"shape\":[{}],\"data_offsets\":[{},{}]}}", name,
+                       count, begin, begin + count);
+  };
+  const auto names = [&](const std::string& header) {
+    std::string text;
+    const std::string said = test::message_of(
+        [&] {
+          write_text(folder / "e.safetensors", safetensors("{" + header + "}", "1234567"));
+          const SafetensorsFile file(folder / "e.safetensors");
+          for (const NamedTensor& one : file.tensors())
+            text += fmt::format("{}:{} ", one.name, one.tensor.bytes.size());
+        },
+        "");
+    return said.empty() ? text : said.substr(said.find(": ") + 2);
+  };
+  const std::string all = entry("b", 4, 0) + "," + entry("d", 3, 4);
+  CHECK(names(all) == "b:4 d:3 ");
+  // Whatever their names, those of no bytes come first where others begin.
+  for (const char* name : {"a", "c", "z"}) {
+    CHECK(names(all + "," + entry(name, 0, 0)) == fmt::format("{}:0 b:4 d:3 ", name));
+    CHECK(names(all + "," + entry(name, 0, 4)) == fmt::format("b:4 {}:0 d:3 ", name));
+    CHECK(names(all + "," + entry(name, 0, 7)) == fmt::format("b:4 d:3 {}:0 ", name));
+    CHECK(names(all + "," + entry(name, 0, 5)) ==
+          fmt::format("'{}': overlaps the tensor before it", name));
+  }
+  CHECK(names(all + "," + entry("z", 0, 0) + "," + entry("a", 0, 0)) == "a:0 z:0 b:4 d:3 ");
+  // A header has three levels, and no more.
+  for (const auto& [shape, said] : {std::pair{"[[7]]", "header: nested too deeply"},
+                                    {"[{}]", "header: nested too deeply"},
+                                    {"{}", "'w': shape: expected a list of integers"},
+                                    {"[7]", "w:7 "}})
+    CHECK(names(fmt::format("\"w\":{{\"dtype\":\"U8\",\"shape\":{},\"data_offsets\":[0,7]}}",
+                            shape)) == said);
+}
