@@ -214,3 +214,50 @@ TEST_CASE("mistakes of quantizing are those of floats, of Triton's formats where
     CHECK(names(mixed) == "truncated_quantization ");
   }
 }
+
+TEST_CASE("references: against originals they are those floats' sums, rounded once more each",
+          "[verify]") {
+  std::vector<float> values;
+  const RandomStream draws(7, "originals");
+  for (std::uint64_t i = 0; i < 8 * 70; ++i) values.push_back(static_cast<float>(draws.normal(i)));
+  GemmOperands operands;
+  operands.a = view_of(ElementType::f32, {3, 70}, std::span<const float>(values).first(210));
+  operands.b = view_of(ElementType::f32, {8, 70}, std::span<const float>(values));
+  operands.recipe = "torchao-rowwise";
+  const Product product =
+      make_product(operands, {.model = "exact", .output = default_output(FormatId::bf16)});
+  for (const bool originals : {false, true}) {
+    ExpectOptions options;
+    options.against_originals = originals;
+    options.threads = 1;
+    const auto found = references_of(product, options);
+    const std::vector<float> exact = compute(product, 1);
+    for (std::size_t i = 0; i < 3; ++i)
+      for (std::size_t j = 0; j < 8; ++j) {
+        double sum = 0.0;
+        double size = 0.0;
+        for (std::size_t k = 0; k < 70; ++k) {
+          const double term =
+              static_cast<double>(values[i * 70 + k]) * static_cast<double>(values[j * 70 + k]);
+          sum += term;
+          size += std::abs(term);
+        }
+        const std::size_t at = i * 8 + j;
+        INFO("originals " << originals << ", " << i << ", " << j);
+        const double fp64 = found[0].values[at];
+        const double fp32 = found[1].values[at];
+        const double bf16 = found[2].values[at];
+        CHECK((std::abs(fp64 - sum) <= 1e-14 * size) == originals);
+        if (originals) CHECK(fp32 == static_cast<double>(static_cast<float>(fp64)));
+        CHECK(std::abs(fp32 - fp64) <= 1e-5 * size);
+        CHECK(std::abs(fp64 - (originals ? sum : static_cast<double>(exact[at]))) <= 1e-6 * size);
+        const auto once = encode(format(FormatId::bf16), kNvidiaNosat, static_cast<float>(fp32));
+        CHECK(bf16 == decode(format(FormatId::bf16), once));
+      }
+    for (const Reference& one : found) {
+      std::vector<float> narrow;
+      for (const double x : one.values) narrow.push_back(static_cast<float>(x));
+      CHECK(one.codes == cast_output(narrow, product.output, 1));
+    }
+  }
+}
