@@ -233,6 +233,41 @@ TEST_CASE("expect: numbers and faults of products of several kinds", "[verify]")
   }
 }
 
+TEST_CASE("expect: at a large risk a gate is as wide as what was seen", "[verify]") {
+  ExpectOptions o;
+  o.gemm.output = default_output(FormatId::f32);
+  o.distribution = Distribution::log_normal;
+  o.m = 8;
+  o.n = 7;
+  o.k = 64;
+  o.trials = 25;
+  o.risk = 0.1;
+  o.threads = 1;
+  const std::string text = short_text(expect_errors(o));
+  CHECK(text.substr(0, text.find("accumulator_fp32")) ==
+        "8 x 7 of 8 x 7 x 64, rms 59.2\n"
+        "fp64: 1.3e-06 7.92e-05 0.000246 0.000246, tiny, tiny, 0.0184 0.0881 0.0881, 1.02e+04 "
+        "6.55e+04 6.55e+04\n"
+        "fp32: 1.3e-06 7.92e-05 0.000246 0.000246, tiny, tiny, 0.0184 0.0881 0.0881, 1.02e+04 "
+        "6.55e+04 6.55e+04\n"
+        "bf16: 1.3e-06 0.00166 0.00227 0.00227, 1.38e-06 2.58e-06 2.58e-06, 1.3e-06 1.93e-06 "
+        "1.98e-06, 0.328 1.56 1.56, 3.28e+04 6.55e+04 6.55e+04\n");
+  for (const ExpectedGate& gate : expect_errors(o).gates)
+    for (const MetricSpread& one : gate.metrics) CHECK(one.tail >= one.largest);
+  // At a small one the largest differences of heavy distributions are far from those seen.
+  o.risk = 1e-6;
+  std::string tails;
+  for (const Distribution one : {Distribution::normal, Distribution::uniform,
+                                 Distribution::student_t, Distribution::log_normal}) {
+    o.distribution = one;
+    const Expectation e = expect_errors(o);
+    tails += fmt::format("{} {:.3g} {:.3g}; ", to_string(one), e.gates.at(2).metrics.at(3).largest,
+                         e.gates.at(2).atol);
+  }
+  CHECK(tails ==
+        "normal 0.082 0.424; uniform 0.0644 0.15; student_t 0.117 3.06; log_normal 1.56 294; ");
+}
+
 TEST_CASE("expect: operands of a model are of eight bits, both", "[verify]") {
   ExpectOptions o;
   o.m = o.n = 4;
