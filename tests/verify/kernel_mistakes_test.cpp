@@ -7,6 +7,8 @@
 #include <vector>
 
 #include "catch.hpp"
+#include "fp8lab/product/variants.hpp"
+#include "fp8lab/verify/causes.hpp"
 #include "fp8lab/verify/k_blocks.hpp"
 #include "product/products.hpp"
 
@@ -119,4 +121,31 @@ TEST_CASE("causes: a block of K explains a difference of which it leaves a quart
   std::vector<float> infinite = golden;
   infinite[5] = INFINITY;
   CHECK(likely_block_mistakes(p, golden, infinite, 32).empty());
+}
+
+TEST_CASE("causes: a quarter of the elements that are tried first is enough", "[verify]") {
+  constexpr std::int64_t kSide = 40;
+  const RandomProduct random({.promotion_interval = 32}, {.shape = {kSide, kSide, 96}});
+  const std::vector<float> wrong = compute(without_terms(random.product, 64, 96));
+  Sample all;
+  for (std::int64_t i = 0; i < kSide; ++i) {
+    all.rows.push_back(i);
+    all.columns.push_back(i);
+  }
+  // Rows and columns 0, 13, 26 and 39 are tried first; of their 16 elements some are anything.
+  for (const int garbage : {0, 11, 12, 13, 16}) {
+    std::vector<float> got = wrong;
+    int left = garbage;
+    for (const std::size_t row : {0U, 13U, 26U, 39U})
+      for (const std::size_t column : {0U, 13U, 26U, 39U})
+        if (left-- > 0) got[row * kSide + column] = 1e6F;
+    const Diagnosis found =
+        diagnose(random.product, std::as_bytes(std::span(got)), all, {.threads = 1});
+    std::string text;
+    for (const Cause& one : found.causes)
+      if (one.name == "dropped_last_k_tile") text = one.name + " " + std::to_string(one.explained);
+    INFO(garbage << " of 16");
+    CHECK(found.mismatches == kSide * kSide);
+    CHECK(text == (garbage > 12 ? "" : "dropped_last_k_tile " + std::to_string(1600 - garbage)));
+  }
 }
