@@ -129,7 +129,7 @@ std::vector<std::byte> sum_bits(const SumValues& x) { return cast_output(x, {}, 
 TEST_CASE("variants: sums in intervals are what their parts add up to", "[product]") {
   for (const std::int64_t k : {96, 150}) {
     each_summed_product(k, 32, [&](const Product& product, const std::string& name) {
-      for (const std::int64_t interval : {32, 64, 160})
+      for (const std::int64_t interval : {64, 160})
         for (const bool first : {true, false})
           for (const int rounding : {0, first ? 1 : 2}) {
             IntervalSums how{.interval = interval, .first_scale = first};
