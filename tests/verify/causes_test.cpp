@@ -2,10 +2,14 @@
 
 #include "fp8lab/verify/causes.hpp"
 
+#include <algorithm>
 #include <numeric>
+#include <string>
+#include <vector>
 
 #include "catch.hpp"
 #include "fp8lab/core/random.hpp"
+#include "fp8lab/product/variants.hpp"
 #include "fp8lab/verify/verify.hpp"
 #include "product/products.hpp"
 
@@ -69,4 +73,73 @@ TEST_CASE("causes: they do not depend on threads", "[verify]") {
   REQUIRE_FALSE(one.empty());
   CHECK(one.front().name == "promotion_64");
   CHECK(one == causes(3));
+}
+
+TEST_CASE("causes: so many mistakes are tried of each kind of product, beside other accumulators",
+          "[verify]") {
+  std::string counts;
+  const auto count = [&](const std::string& name, const Product& product) {
+    // Other accumulators, each once, whose steps divide the promotion interval.
+    std::vector<AccumulatorModel> seen{product.problem.model};
+    std::uint64_t others = 0;
+    for (const InstructionModel& model : instruction_models()) {
+      if (std::ranges::find(seen, model.accumulator) != seen.end()) continue;
+      if (!stands_beside(model, product)) continue;
+      seen.push_back(model.accumulator);
+      const std::int64_t interval = product.problem.promotion_interval;
+      others += interval % model.accumulator.terms == 0 ? 1 : 0;
+    }
+    const std::vector<float> noise(product.size(), 1e9F);
+    const Diagnosis found = diagnosis_of(product, noise);
+    CHECK(found.causes.empty());
+    counts += name + ": " + std::to_string(found.tried - others) + "\n";
+  };
+  const auto made = [](const GemmSpec& spec, const RandomProduct::Options& options) {
+    return RandomProduct(spec, options);
+  };
+  const RandomProduct plain = made({}, {.shape = {3, 4, 256}});
+  count("plain", plain.product);
+  const RandomProduct promoted = made({.promotion_interval = 32}, {.shape = {3, 4, 256}});
+  count("promoted", promoted.product);
+  const RandomProduct sixteen =
+      made({.model = "sm89.mma.e4m3", .promotion_interval = 16}, {.shape = {3, 4, 256}});
+  count("promoted every 16", sixteen.product);
+  const RandomProduct with_c =
+      made({.promotion_interval = 32}, {.shape = {3, 4, 256}, .with_c = true});
+  count("C", with_c.product);
+  for (const bool of_a : {true, false})
+    for (const bool tiles : {true, false}) {
+      RandomProduct::Options options{.shape = {3, 4, 256}};
+      (of_a ? options.tiles_a : options.tiles_b) = tiles
+                                                       ? std::vector<std::int64_t>{of_a ? 3 : 4, 2}
+                                                       : std::vector<std::int64_t>{of_a ? 3 : 4};
+      const RandomProduct scaled = made({.promotion_interval = 128}, options);
+      count(std::string(of_a ? "A" : "B") + (tiles ? " in tiles" : " in rows"), scaled.product);
+    }
+  const RandomProduct both = made({.promotion_interval = 64},
+                                  {.shape = {3, 4, 256}, .tiles_a = {3, 2}, .tiles_b = {4, 2}});
+  count("both in tiles", both.product);
+  Product around = promoted.product;
+  around.epilogue.activation = Activation::gelu;
+  around.epilogue.alpha = 0.5F;
+  count("around", around);
+  Product split = promoted.product;
+  split.split = {.parts = 2};
+  count("split", split);
+  const RandomProduct narrow =
+      made({.output = default_output(FormatId::e4m3fn)}, {.shape = {3, 4, 200}});
+  count("E4M3", narrow.product);
+  CHECK(counts ==
+        "plain: 42\n"
+        "promoted: 43\n"
+        "promoted every 16: 47\n"
+        "C: 46\n"
+        "A in tiles: 84\n"
+        "A in rows: 69\n"
+        "B in tiles: 80\n"
+        "B in rows: 65\n"
+        "both in tiles: 108\n"
+        "around: 53\n"
+        "split: 37\n"
+        "E4M3: 50\n");
 }
