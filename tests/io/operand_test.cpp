@@ -56,6 +56,20 @@ TEST_CASE("operand: every kind of file gives the same tensor", "[io]") {
   }
 }
 
+TEST_CASE("operand: a folder's name may hold the ending of another kind of file", "[io]") {
+  const TemporaryFolder folder("operand_endings");
+  for (const char* ending : {".npz", ".safetensors", ".npy"})
+    for (const char* packed : {".npz", ".safetensors"}) {
+      const std::filesystem::path inner = folder / fmt::format("a{}:b", ending);
+      std::filesystem::create_directories(inner);
+      save_tensor(inner / fmt::format("x{}", packed), "x", codes());
+      const std::string name = (inner / fmt::format("x{}:x", packed)).string();
+      INFO(name);
+      CHECK(load_operand(name, ElementType::e4m3fn).tensor().shape ==
+            std::vector<std::int64_t>{2, 3});
+    }
+}
+
 TEST_CASE("operand: a sidecar beside a .npy names its codes", "[io]") {
   const TemporaryFolder folder("operand_sidecar");
   for (const std::string name : {"q.npy", "q.npz"}) {

@@ -5,6 +5,8 @@
 
 #include <nlohmann/json.hpp>
 
+#include <algorithm>
+
 #include "fp8lab/core/argument.hpp"
 #include "fp8lab/core/error.hpp"
 #include "fp8lab/io/files.hpp"
@@ -84,14 +86,15 @@ struct Address {
   std::string tensor;
 };
 
+/// The last ending counts: a folder's name may hold another one.
 Address split(const std::string& name) {
+  std::size_t colon = 0;
   for (const std::string_view ending : {".npz:", ".safetensors:", ".npy:"}) {
     const std::size_t at = name.rfind(ending);
-    if (at == std::string::npos || at == 0) continue;
-    const std::size_t colon = at + ending.size() - 1;
-    return {name.substr(0, colon), name.substr(colon + 1)};
+    if (at != std::string::npos && at > 0) colon = std::max(colon, at + ending.size() - 1);
   }
-  return {name, ""};
+  if (colon == 0) return {name, ""};
+  return {name.substr(0, colon), name.substr(colon + 1)};
 }
 
 /// The tensor to take from a file with several.
