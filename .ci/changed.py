@@ -36,6 +36,7 @@ OTHER_TESTS = re.compile(r'^#\s*include "(\w+)/', re.MULTILINE)
 REPORTS = re.compile(r"lib/fp8lab/(report|plots|experiment)/|tests/(report|browser)/.*(?<!_test\.cpp)$")
 TRAINS = re.compile(r"(experiments/(claims|common)|lib/fp8lab/(train|model|optim|collectives|experiment))/")
 PROCESSES = re.compile(r"(lib/fp8lab/(mpi|collectives|sweep)|experiments/(fp8-allreduce|data-parallel|fp8-lm)|tests/mpi)/")
+TIMES = re.compile(r"(apps/cli/(bench|cast_baselines|conformance|timed_rows|sweep|train)|lib/fp8lab/bench/|tests/cli/(bench_command|clock_command|even_clock))")
 DRAWN_TESTS = {
     "report_browser": (REPORTS, 3),
     "report_plots": (REPORTS, 3),
@@ -45,7 +46,8 @@ DRAWN_TESTS = {
     "recipes_oracle": (re.compile(r"(lib/fp8lab/(scaling|cast|formats)|tests/python)/"), 2),
     "lost_output": (re.compile(r"(lib/fp8lab/io|apps/cli)/|tests/cli/(lost_output|checking)"), 2),
     **{f"mpi_{name}": (PROCESSES, 2) for name in ("sweep", "sharded_sweep", "fp8-allreduce", "data-parallel", "fp8-lm")},
-    "bench_even": (re.compile(r"(apps/cli/(bench|cast_baselines|conformance|timed_rows)|lib/fp8lab/bench/|tests/cli/(bench_command|even_clock))"), 2),
+    "bench_even": (TIMES, 2),
+    "clock_command": (TIMES, 2),
 }
 EVERYTHING = "4b825dc642cb6eb9a060e54bf8d69288fbee4904"  # the empty tree
 

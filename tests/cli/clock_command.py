@@ -108,25 +108,24 @@ def test_cast():
 
 
 def test_quantize():
-    for clock, threads in (("cpu", 2),):
-        options = ["--rows", 16, "--k", 384, "--repetitions", 6, "--clock", clock, "--threads", max(threads, 1)]
-        result = bench("quantize", *options, "--recipe", "te-current", "--recipe", "deepgemm")
-        size = 16 * 384
+    threads, size = 2, 16 * 384
+    options = ["--rows", 16, "--k", 384, "--repetitions", 6, "--clock", "cpu", "--threads", threads]
+    result = bench("quantize", *options, "--recipe", "te-current", "--recipe", "deepgemm")
 
-        def predict(looks):
-            rows, copies = [], []
-            for row in result["recipes"]:
-                pairs = [(looks.work(threads), looks.work(threads)) for _ in range(6)]
-                moved = row["gbs"] / row["gelements"]  # of an element: known elsewhere
-                copied, timing = Timing(a for a, _ in pairs), Timing(b for _, b in pairs)
-                copies += copied.seconds
-                rows.append(({"gelements": size / timing.median * 1e-9, "copy_gbs": 4 * size / copied.median * 1e-9, "spread": timing.spread,
-                              "ratio": moved / 4 * copied.median / timing.median}, moved / 4 / timing.best))
-            every = Timing(copies)
-            all_rows = [{**of, "best_ratio": share * every.best} for of, share in rows]
-            return [*all_rows, {"copy_gbs": 4 * size / every.median * 1e-9, "best_copy_gbs": 4 * size / every.best * 1e-9}]
+    def predict(looks):
+        rows, copies = [], []
+        for row in result["recipes"]:
+            pairs = [(looks.work(threads), looks.work(threads)) for _ in range(6)]
+            moved = row["gbs"] / row["gelements"]  # of an element: known elsewhere
+            copied, timing = Timing(a for a, _ in pairs), Timing(b for _, b in pairs)
+            copies += copied.seconds
+            rows.append(({"gelements": size / timing.median * 1e-9, "copy_gbs": 4 * size / copied.median * 1e-9, "spread": timing.spread,
+                          "ratio": moved / 4 * copied.median / timing.median}, moved / 4 / timing.best))
+        every = Timing(copies)
+        all_rows = [{**of, "best_ratio": share * every.best} for of, share in rows]
+        return [*all_rows, {"copy_gbs": 4 * size / every.median * 1e-9, "best_copy_gbs": 4 * size / every.best * 1e-9}]
 
-        explained(f"recipes under the {clock}'s clock", [*result["recipes"], result], predict)
+    explained("recipes under the processor's clock", [*result["recipes"], result], predict)
 
 
 def test_train():
