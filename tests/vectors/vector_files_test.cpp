@@ -1,5 +1,7 @@
 #include "fp8lab/vectors/vector_files.hpp"
 
+#include <fmt/format.h>
+
 #include <cmath>
 #include <map>
 #include <string>
@@ -254,29 +256,29 @@ TEST_CASE("vector files: every field of a line is refused for every value that i
   for (const std::string& value : others) {
     INFO(value);
     for (const char* field : {"a", "b"})
-      CHECK(said(field, value) == "'" + std::string(field) + "': expected 2 storage codes");
+      CHECK(said(field, value) == fmt::format("'{}': expected 2 storage codes", field));
     for (const char* field : {"c", "d"})
       CHECK(said(field, value) ==
-            "'" + std::string(field) + "': expected the bits of a binary32 number, 0 to 2^32 - 1");
+            fmt::format("'{}': expected the bits of a binary32 number, 0 to 2^32 - 1", field));
     std::string dense;
     for (const char letter : value)
       if (letter != ' ') dense += letter;
     for (const char* field : {"sa", "sb"})
       CHECK(said(field, value) ==
-            "'" + std::string(field) + "': expected 1 scale codes, 0 to 255, got " + dense);
+            fmt::format("'{}': expected 1 scale codes, 0 to 255, got {}", field, dense));
   }
   for (const char* item : {"null", "true", "\"1\"", "-1", "1.0", "[1]", "{}"}) {
     INFO(item);
     for (const char* field : {"a", "b"})
-      CHECK(said(field, "[1, " + std::string(item) + "]") ==
-            "'" + std::string(field) + "': expected codes >= 0");
+      CHECK(said(field, fmt::format("[1, {}]", item)) ==
+            fmt::format("'{}': expected codes >= 0", field));
     for (const char* field : {"sa", "sb"})
-      CHECK(said(field, "[" + std::string(item) + "]") ==
-            "'" + std::string(field) + "': expected 1 scale codes, 0 to 255, got [" + item + "]");
+      CHECK(said(field, fmt::format("[{}]", item)) ==
+            fmt::format("'{}': expected 1 scale codes, 0 to 255, got [{}]", field, item));
   }
   for (const char* field : {"sa", "sb"}) {
     CHECK(said(field, "[255]") == "accepted");
     CHECK(said(field, "[256]") ==
-          "'" + std::string(field) + "': expected 1 scale codes, 0 to 255, got [256]");
+          fmt::format("'{}': expected 1 scale codes, 0 to 255, got [256]", field));
   }
 }
