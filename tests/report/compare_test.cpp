@@ -126,7 +126,7 @@ TEST_CASE("as many keys join two tables as the one needs that needs more", "[rep
     INFO("the table of more keys comes " << (turned ? "first" : "second"));
     CHECK_FALSE(table.by_position);
     CHECK(table.rows.size() == 3);
-    CHECK(table.counts == "1 of 1 row differ, 1 more only in A, 1 more only in B");
+    CHECK(table.counts == "1 of 1 row differs, 1 more only in A, 1 more only in B");
     CHECK(table.changes ==
           Words{turned ? "error in 1 row, most where k = 1, format = x: 8 became 5 (x 0.625)"
                        : "error in 1 row, most where k = 1, format = x: 5 became 8 (x 1.6)"});
