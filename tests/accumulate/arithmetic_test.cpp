@@ -194,6 +194,8 @@ TEST_CASE("what each kind does not take is refused, on both sides of its limits"
       {"sm80.mma.bf16", [](M& m) { m.output_format = FormatId::f16; }, kTaken},
       {"sequential14.rne", [](M& m) { m.rounding = RoundingMode::stochastic; },
        "rounding: expected a deterministic mode, got stochastic"},
+      {"sm80.mma.f16.f16", [](M& m) { m.rounding = RoundingMode::stochastic; },
+       "rounding: expected a deterministic mode, got stochastic"},
       {"sm90.mma.e4m3", [](M& m) { m.terms = 4; }, kTaken},
       {"sm90.mma.e4m3", [](M& m) { m.terms = 2; },
        "terms: expected a multiple of 4 (fp16_halves), got 2"},

@@ -145,6 +145,8 @@ def tensors(folder):
     }
     (folder / "tensors.safetensors").write_bytes(safetensors(named))
     (folder / "none.safetensors").write_bytes(safetensors({}))
+    nothing = ("F32", (0, 128), b"")
+    (folder / "nothing.safetensors").write_bytes(safetensors({"a": nothing, "b": named["x"], "c": nothing, "d": named["outlier"]}))
     (folder / "cut.safetensors").write_bytes(safetensors(named)[:-8])
     names = ("lm_head.weight", "model.embed_tokens.weight", "model.layers.0.mlp.gate.weight")
     (folder / "names.safetensors").write_bytes(safetensors(
@@ -198,6 +200,7 @@ def model(folder):
     (folder / "others.safetensors").write_bytes(safetensors(samples | others))
     (folder / "trace.csv").write_text("".join(f"{name},{1.5 + i / 8}\n" for i, name in enumerate(linears)))
     (folder / "short.csv").write_text(f"{linears[0]},1.5\n")
+    (folder / "trace.txt").write_text((folder / "trace.csv").read_text())
 
 
 def texts(folder):
@@ -215,10 +218,11 @@ def texts(folder):
     write("odd_shape.toml", "layers = 2\nhidden = 256\nheads = 4\nvocabulary = 1000\ncolour = 3\n")
     write("grid.toml", 'experiment = "walkthrough"\nquick = true\n\n[axes]\ncurve_points = [10, 20]\n')
     write("run.toml", 'experiment = "walkthrough"\nquick = true\n\n[set]\ncurve_points = 10\n')
+    write("run.toml.bak", 'experiment = "walkthrough"\nquick = true\n')
     write("sweep.toml", 'experiment = "walkthrough"\nquick = true\nrepeat = 3\nseed = 7\n\n'
           '[axes]\ncurve_points = [10, 20]\n')
     for name, lines in (("zero", "1\n0\n2\n"), ("minus", "1\n2\n-3\n"),
-                        ("odd", "a\n1\nx\n"), ("gap", "1\n\n2\n"), ("infinite", "1,inf\n")):
+                        ("single", "1\n"), ("odd", "a\n1\nx\n"), ("gap", "1\n\n2\n"), ("infinite", "1,inf\n")):
         write(f"{name}.csv", lines)
     write("names.toml", "quick = true\n")
     write("outlier.toml", 'experiment = "outlier"\nquick = true\n\n[set]\nrepeats = 1\noutliers_per_decade = 1\n\n'

@@ -92,6 +92,14 @@ TEST_CASE("the listing of the FP8-LM summary ends in its second step", "[experim
   for (int i = 0; i < 20; ++i) stuck.step(g);
   CHECK(stuck.weights() == w);
   CHECK(stuck.lost_share() == 1.0);
+  // An update of zero is not lost.
+  const std::vector<float> half_zero{0.5F, 0.0F};
+  for (const float rate : {0.01F, 1e-5F}) {
+    SeedAdam some(SeedAdamVariant::scale_read_back, w, rate);
+    for (int i = 0; i < 20; ++i) some.step(half_zero);
+    CHECK(some.lost_share() == (rate > 1e-3F ? 0.0 : 0.5));
+    CHECK(some.weights()[1] == w[1]);
+  }
 }
 
 TEST_CASE("verdicts about the optimizer stay as measured for other seeds",

@@ -381,6 +381,8 @@ TEST_CASE("product: every part of an epilogue is taken as it is given, or refuse
   amax.output = default_output(FormatId::e4m3fn);
   amax.epilogue.scale_by_amax = true;
   CHECK(make_product(operands, amax).epilogue.output_scale == 14.0F);
+  amax.split = {.parts = 2, .tile = 16};
+  CHECK(make_product(operands, amax).epilogue.output_scale == 14.0F);
 }
 
 TEST_CASE("groups: scales of each keep the format and the layout of their tensor", "[product]") {

@@ -89,6 +89,11 @@ models.M = [1, 2]
   CHECK((!empty.experiment && !empty.repeats && !empty.seed && !empty.quick));
   CHECK((empty.assignments.empty() && empty.axes.empty()));
   CHECK(parse_grid_file("seed = 0").seed == 0);
+  for (const char* text : {"[axes]", "[set]", "axes = {}\nset = {}"}) {
+    INFO(text);
+    const GridFile none = parse_grid_file(text);
+    CHECK((none.assignments.empty() && none.axes.empty()));
+  }
 }
 
 TEST_CASE("what a grid file cannot say is refused by its key", "[sweep]") {

@@ -230,6 +230,18 @@ TEST_CASE("vector files: numbers of a line that are too large are refused", "[io
   CHECK(said("e4m3", operands + R"("c": 0)") == "'d'" + number);
 }
 
+TEST_CASE("vector files: lines of JSON are read from .jsonl alone", "[io]") {
+  const TemporaryFolder folder("vector_files_endings");
+  for (const char* ending : {".json", ".jsonl", ".jsonl.txt", ".JSONL"}) {
+    const std::filesystem::path path = folder / fmt::format("v{}", ending);
+    write_text(path,
+               "{\"model\": \"m\", \"terms\": \"1\", \"input\": \"e4m3\"}\n"
+               "{\"a\": [1], \"b\": [1], \"c\": 0, \"d\": 0}\n");
+    INFO(path);
+    CHECK((message(path) == "accepted") == (std::string_view(ending) == ".jsonl"));
+  }
+}
+
 TEST_CASE("vector files: every field of a line is refused for every value that is not its own",
           "[io]") {
   const TemporaryFolder folder("vector_files_values");

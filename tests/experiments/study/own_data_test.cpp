@@ -10,6 +10,7 @@
 
 #include "catch.hpp"
 #include "common/tensor_source.hpp"
+#include "common/tensors.hpp"
 #include "experiments/quick_run.hpp"
 #include "fp8lab/core/error.hpp"
 #include "fp8lab/io/npy.hpp"
@@ -55,6 +56,18 @@ TEST_CASE("named distributions have the moments that they should", "[experiments
   std::vector<float> scaled = draw("log_normal:6");
   normalize_rms(scaled, 0.25);
   CHECK(std::abs(std::sqrt(moment(scaled, 2)) - 0.25) < 1e-6);
+}
+
+TEST_CASE("tensors with few columns have as many outlier channels as fit", "[experiments]") {
+  const std::size_t usual = OutlierChannels{}.outlier_channels;
+  for (std::size_t columns = 1; columns < 8; ++columns) {
+    INFO(columns << " columns");
+    CHECK(TensorSource("x", "outlier_channels:60").draw(kRandom, 16, columns) ==
+          outlier_channels(kRandom, {.rows = 16,
+                                     .channels = columns,
+                                     .outlier_channels = std::min(usual, columns),
+                                     .magnitude = 60.0}));
+  }
 }
 
 TEST_CASE("windows of a file hold its neighbours", "[experiments]") {
