@@ -81,9 +81,9 @@ TEST_CASE("a comparison says each of its sentences, five at once", "[report]") {
       const std::string file = fmt::format("table{}.csv", i);
       a.tables.push_back(limits_table(file, "k\n1\n"));
       b.tables.push_back(limits_table(file, fmt::format("k\n{}\n", i + 2)));
-      expected.push_back(
-          fmt::format("{0}: 1 of 1 row differs; k in 1 row, most where row 1: 1 became {1} (x {1}).",
-                      file, i + 2));
+      expected.push_back(fmt::format(
+          "{0}: 1 of 1 row differs; k in 1 row, most where row 1: 1 became {1} (x {1}).", file,
+          i + 2));
     }
     CAPTURE(more);
     CHECK(compare_runs(a, b).words == expected);
