@@ -109,6 +109,9 @@ TEST_CASE("delayed-dynamics: traces come from files too", "[experiments]") {
       run_quick("auto-scaling", 1, {file, "elements=64", "ranks=[2]", "dynamics_elements=64"});
   CHECK(gradients.plots.back().series.back().y == std::vector<double>{1.0, 0.25, 0.5});
   CHECK_THROWS_WITH(make_trace({1, "t"}, "staircase", {}), contains("'staircase'"));
+  CHECK_THROWS_WITH(make_trace({1, "t"}, "steady", {.steps = 1}),
+                    contains("steps: expected at least 2, got 1"));
+  CHECK(make_trace({1, "t"}, "steady", {.steps = 2}).size() == 2);
 }
 
 TEST_CASE("auto-scaling: a ring sum rounds at every hop", "[experiments]") {
