@@ -12,9 +12,8 @@
 #include "fp8lab/gemm/scaling.hpp"
 #include "fp8lab/product/term_variants.hpp"
 #include "fp8lab/product/variants.hpp"
-#include "fp8lab/scaling/presets.hpp"
-#include "fp8lab/scaling/quantize.hpp"
 #include "product/products.hpp"
+#include "product/scaled_units.hpp"
 
 using namespace fp8lab;
 using namespace fp8lab::test;
@@ -235,22 +234,17 @@ TEST_CASE("variants: beside a model stand those that read the same operands", "[
   CHECK(beside > 500);
   // With scales inside, those alone that apply them too.
   const std::vector<float> values(4 * 128, 0.75F);
-  for (const auto& [preset, model] :
-       {std::pair{"ocp-mxfp8", "sm100.tcgen05.mxf8f6f4.e4m3"}, {"nvfp4", "sm120.mma.mxf4nvf4"}}) {
-    const QuantizedTensor q = quantize(find_preset(preset).weight, FloatMatrix{values, 4, 128});
-    Product product;
-    product.model = model;
-    product.problem.model = find_instruction_model(model).accumulator;
-    product.problem.a = product.problem.b = q.matrix();
-    product.problem.a_scales = product.problem.b_scales = q.inverse();
-    const InstructionModel& own = find_instruction_model(model);
+  for (const ScaledUnit& unit : kScaledUnits) {
+    const Product product = product_of(unit, {values, 4, 128});
+    const InverseScales& scales = product.problem.b_scales;
+    const InstructionModel& own = find_instruction_model(unit.model);
     for (const InstructionModel& other : instruction_models()) {
       const bool reads = other.a_format == own.a_format && other.b_format == own.b_format;
-      const bool inside = traits_of(other.accumulator).takes_scales &&
-                          unit_of(other.accumulator.kind)
-                              .takes_scales(other.accumulator, q.inverse().format,
-                                            static_cast<int>(q.inverse().k_block));
-      INFO(model << " and " << other.name);
+      const bool inside =
+          traits_of(other.accumulator).takes_scales &&
+          unit_of(other.accumulator.kind)
+              .takes_scales(other.accumulator, scales.format, static_cast<int>(scales.k_block));
+      INFO(unit.model << " and " << other.name);
       CHECK(stands_beside(other, product) == (reads && inside));
     }
   }

@@ -16,13 +16,12 @@
 #include "fp8lab/accumulate/unit.hpp"
 #include "fp8lab/core/random.hpp"
 #include "fp8lab/product/variants.hpp"
-#include "fp8lab/scaling/presets.hpp"
-#include "fp8lab/scaling/quantize.hpp"
 #include "fp8lab/tensors/codes.hpp"
 #include "fp8lab/verify/activation_reach.hpp"
 #include "fp8lab/verify/budget.hpp"
 #include "fp8lab/verify/gates.hpp"
 #include "product/products.hpp"
+#include "product/scaled_units.hpp"
 
 using namespace fp8lab;
 using namespace fp8lab::test;
@@ -291,16 +290,8 @@ TEST_CASE("power: faults behind an epilogue, and of units that apply scales", "[
     for (std::uint64_t i = 0; i < 4 * 128; ++i) made.push_back(static_cast<float>(draws.normal(i)));
     return made;
   }();
-  for (const auto& [preset, model] :
-       {std::pair{"ocp-mxfp8", "sm100.tcgen05.mxf8f6f4.e4m3"}, {"nvfp4", "sm120.mma.mxf4nvf4"}}) {
-    const QuantizedTensor q = quantize(find_preset(preset).weight, FloatMatrix{values, 4, 128});
-    Product product;
-    product.model = model;
-    product.problem.model = find_instruction_model(model).accumulator;
-    product.problem.a = product.problem.b = q.matrix();
-    product.problem.a_scales = product.problem.b_scales = q.inverse();
-    compare_faults(preset, product);
-  }
+  for (const ScaledUnit& unit : kScaledUnits)
+    compare_faults(unit.preset, product_of(unit, {values, 4, 128}));
 }
 
 TEST_CASE("power: of nothing there is none", "[verify]") {
