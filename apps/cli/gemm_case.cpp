@@ -31,13 +31,14 @@ std::vector<unsigned char> random_codes(const Format& f, std::int64_t count, std
   for (std::int64_t i = 0; i < count; ++i) {
     const auto index = static_cast<std::uint64_t>(i);
     std::uint32_t code = 0;
-    if (data == "wide")
-      code = stream.bits32(index) % (f.max_finite_code() + 1) |
-             (stream.bits32(index) >> 31 != 0 ? f.sign_mask() : 0);
-    else
+    if (data == "wide") {
+      const std::uint32_t bits = stream.bits32(index);
+      code = bits % (f.max_finite_code() + 1) | (bits >> 31 != 0 ? f.sign_mask() : 0);
+    } else {
       code = encode(f, kNvidiaSatfinite,
                     static_cast<float>(data == "uniform" ? stream.uniform(index)
                                                          : 16.0 * stream.normal(index)));
+    }
     if (f.storage_bits == 32) code <<= 23 - f.mantissa_bits;
     std::copy_n(reinterpret_cast<const unsigned char*>(&code), width,
                 bytes.begin() + static_cast<std::ptrdiff_t>(static_cast<std::size_t>(i) * width));

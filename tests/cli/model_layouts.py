@@ -11,22 +11,21 @@ import hashlib
 import json
 import os
 import shutil
-import subprocess
 import sys
 import tempfile
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
+import checking
 import transcript_inputs
 
-TOOL = Path(sys.argv[1]).resolve()
+TOOL = str(Path(sys.argv[1]).resolve())
 KEPT = Path(__file__).with_suffix(".txt")
 LAYOUTS = ("compressed-tensors", "modelopt", "hf-fp8", "deepseek", "torchao", "gpt-oss")
 
 
 def run(folder, *arguments):
-    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
-    return subprocess.run([TOOL, *arguments], cwd=folder, capture_output=True, text=True, check=False, timeout=120, env=environment)
+    return checking.run(*arguments, tool=TOOL, cwd=folder, env={**os.environ, "OMP_NUM_THREADS": "1"})
 
 
 def seal(folder):
