@@ -139,6 +139,9 @@ NonFiniteReport non_finite_of(const LoadedTensor& tensor, const QuantizedTensor&
 
 nlohmann::json json_of(const LoadedTensor& tensor, const QuantizedTensor& q,
                        const QuantizationStatistics& s, const NonFiniteReport& non_finite) {
+  const auto figure = [&](double value) {
+    return s.count == 0 ? nlohmann::json() : json_number(value);
+  };
   return {{"tensor", tensor.name},
           {"non_finite_counts", to_json(non_finite)},
           {"shape", tensor.shape},
@@ -146,23 +149,27 @@ nlohmann::json json_of(const LoadedTensor& tensor, const QuantizedTensor& q,
           {"tile", {q.row_block, q.k_block}},
           {"scales", q.scales.size()},
           {"elements", s.count},
-          {"underflow_percent", json_number(s.underflow_percent)},
-          {"overflow_percent", json_number(s.overflow_percent)},
-          {"saturated_percent", json_number(s.saturated_percent)},
-          {"nan_percent", json_number(s.nan_percent)},
-          {"sqnr_db", json_number(s.sqnr_db)},
-          {"relative_l2", json_number(s.relative_l2)},
-          {"scale_min", json_number(s.scale_min)},
-          {"scale_max", json_number(s.scale_max)},
-          {"tile_range_mean_bits", json_number(s.tile_range_mean)},
-          {"tile_range_max_bits", json_number(s.tile_range_max)},
-          {"scale_overhead_percent", json_number(s.scale_overhead_percent)}};
+          {"underflow_percent", figure(s.underflow_percent)},
+          {"overflow_percent", figure(s.overflow_percent)},
+          {"saturated_percent", figure(s.saturated_percent)},
+          {"nan_percent", figure(s.nan_percent)},
+          {"sqnr_db", figure(s.sqnr_db)},
+          {"relative_l2", figure(s.relative_l2)},
+          {"scale_min", figure(s.scale_min)},
+          {"scale_max", figure(s.scale_max)},
+          {"tile_range_mean_bits", figure(s.tile_range_mean)},
+          {"tile_range_max_bits", figure(s.tile_range_max)},
+          {"scale_overhead_percent", figure(s.scale_overhead_percent)}};
 }
 
 void print(const LoadedTensor& tensor, const QuantizedTensor& q, const QuantizationStatistics& s) {
   fmt::print("{} {}: {}, {} scale{} for tiles of {} x {}\n", tensor.name, shape_text(tensor.shape),
              format(q.format).name, q.scales.size(), q.scales.size() == 1 ? "" : "s", q.row_block,
              q.k_block);
+  if (s.count == 0) {
+    fmt::print("  no elements\n");
+    return;
+  }
   fmt::print("  underflow {:.4g} %  overflow {:.4g} %  saturated {:.4g} %  NaN {:.4g} %\n",
              s.underflow_percent, s.overflow_percent, s.saturated_percent, s.nan_percent);
   fmt::print("  SQNR {:.2f} dB  relative L2 {:.4g}  scale {:.6g} to {:.6g}\n", s.sqnr_db,

@@ -1,3 +1,5 @@
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <cmath>
 #include <stdexcept>
@@ -49,6 +51,20 @@ TEST_CASE("recipes: refuses what it does not know", "[experiments]") {
   const Table& table = results.tables.front();
   CHECK(std::get<std::string>(table.rows()[0].back()) != "");
   CHECK(std::get<std::string>(table.rows()[1].back()) == "");
+}
+
+TEST_CASE("auto-scaling: a bad file is refused before anything is computed", "[experiments]") {
+  const Experiment& experiment = find_experiment("auto-scaling");
+  for (const char* parameter : {"file", "gradients"}) {
+    INFO(parameter);
+    RunContext context;
+    context.parameters = Parameters::from_toml(experiment.default_toml, true);
+    context.parameters.set(fmt::format("{}=none.npy", parameter));
+    std::vector<double> reported;
+    context.on_progress = [&](double fraction) { reported.push_back(fraction); };
+    CHECK_THROWS_WITH(experiment.run(context), contains("none.npy"));
+    CHECK(reported.empty());
+  }
 }
 
 TEST_CASE("delayed-dynamics: a spike overflows once and wastes range for the history",

@@ -92,20 +92,24 @@ struct Named {
   [[nodiscard]] Value read(const Parameters& p, std::string_view name) const {
     if constexpr (is_list<Value>)
       return each<typename Value::value_type>(p.texts(name), [&](const std::string& text) {
-        return one<typename Value::value_type>(text);
+        return one<typename Value::value_type>(name, text);
       });
     else
-      return one<Value>(p.text(name));
+      return one<Value>(name, p.text(name));
   }
 
  private:
   template <typename Value>
-  [[nodiscard]] Value one(const std::string& text) const {
+  [[nodiscard]] Value one(std::string_view name, const std::string& text) const try {
     if constexpr (std::is_pointer_v<Value> &&
                   std::is_lvalue_reference_v<std::invoke_result_t<Find, const std::string&>>)
       return &find(text);
     else
       return find(text);
+  } catch (const Error& e) {
+    const std::string said = e.what();
+    const std::string named = std::string(name) + ": ";
+    throw Error(said.starts_with(named) ? said : named + said);
   }
 };
 
@@ -146,7 +150,8 @@ constexpr auto field(std::string_view name, Value Struct::*member) {
 }
 
 /// A member, or a list, of what `find` gives for a text: a format, a recipe. Where `find` gives a
-/// reference to it, the member may be a pointer. What `find` throws passes through.
+/// reference to it, the member may be a pointer. An `Error` that `find` throws is named after the
+/// parameter.
 template <typename Struct, typename Value, typename Find>
 constexpr auto field(std::string_view name, Value Struct::*member, Find find) {
   return ParameterField<Struct, Value, parameter_struct_detail::Named<Find>>{name, member, {find}};

@@ -215,12 +215,13 @@ void choose_unit(Revealed& r, const std::vector<UnitCandidate>& found,
   r.rounded_to = found.front().rounded_to;
   const std::vector<UnitCandidate> ordered = in_order(r, found, r.instructions);
   constexpr std::size_t kMostTried = 48;
-  // Some of all, where there are many.
+  // Some of all, where there are many. `r.instructions` also names those that are no candidates.
   const std::size_t stride = (ordered.size() + kMostTried - 1) / kMostTried;
+  const std::size_t registered = ordered.size() - found.size();
   std::int64_t best = -1;
   const UnitCandidate* chosen = nullptr;
   for (std::size_t i = 0; i < ordered.size() && best < r.checked;
-       i += i < r.instructions.size() ? 1 : stride) {
+       i += i < registered ? 1 : stride) {
     const std::int64_t equal = equal_outputs(r, ordered[i], fresh_operands, fresh_outputs);
     if (equal > best) {
       best = equal;
@@ -230,7 +231,7 @@ void choose_unit(Revealed& r, const std::vector<UnitCandidate>& found,
   r.equal = best;
   r.definition = definition(r, *chosen);
   const auto place = static_cast<std::size_t>(chosen - ordered.data());
-  if (place >= r.instructions.size()) r.instructions.clear();
+  if (place >= registered) r.instructions.clear();
   r.model = r.instructions.empty() ? r.definition : r.instructions[place];
   r.parameters = parameters(r, chosen->model, found);
   if (r.equal < r.checked)
