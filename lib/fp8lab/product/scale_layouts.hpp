@@ -17,7 +17,7 @@ namespace fp8lab {
 enum class ScaleLayout : std::uint8_t {
   row_major,  ///< [R, T], as in the rest of the library
   /// [T, R]: torch's [1, n] for one scale per column, and [k / 128, n / 128]; DeepGEMM's scales
-  /// for TMA in memory order, with R padded to 16 bytes (4 floats). Padding is not read.
+  /// for TMA in memory order, with R padded to 16 bytes (4 floats). Padding takes no part.
   column_major,
   /// [R, ceil(T / 4)] 32-bit integers of four E8M0 exponents each, the first in the lowest byte:
   /// DeepGEMM's scales on SM100, in the shape of the torch tensor. The default tiles are 1x128.
