@@ -60,8 +60,9 @@ class Reader {
     if (in_.eof() && text_.empty()) return false;
     ++line_;
     const bool ended = !in_.eof();
-    ending_ = text_.ends_with('\r') ? "\r\n" : "\n";
-    if (text_.ends_with('\r')) text_.pop_back();
+    const std::size_t length = text_.find_last_not_of('\r') + 1;
+    ending_ = text_.substr(length) + "\n";
+    text_.resize(length);
     if (!ended) fail("truncated: the last line does not end in a newline");
     return true;
   }
@@ -200,7 +201,7 @@ class Reader {
   VectorFile file_;
   std::map<std::string, int> header_lines_;
   std::string text_;
-  std::string_view ending_;      ///< of the line in text_
+  std::string ending_;           ///< of the line in text_
   boost::crc_32_type before_{};  ///< of all lines before it
   int line_ = 0;
 };
