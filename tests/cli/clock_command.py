@@ -15,7 +15,7 @@ import tempfile
 
 from checking import check, finish, run
 
-STEPS = (6, 24, 12, 42, 18, 54, 30, 66, 36, 78, 48)  # milliseconds
+STEPS = (24, 12, 42, 18, 54, 30, 66, 36, 78, 48, 6)  # milliseconds; with these the second of two clocks of test_cast is the faster one
 
 
 def under(steps, code, *arguments):
@@ -97,14 +97,19 @@ def test_cast():
         for _ in range(2):
             found += figures(looks, count, [5] * 3)[1:]
         found += figures(looks, count // 16, size(result["baselines"]))
-        return found + figures(looks, count, size(result["decode"]), 1)
+        return found + figures(looks, count, size(result["decode"]), 1) + in_cache(looks)
 
-    explained("casts", encode + of_data + result["baselines"] + result["decode"], predict)
-    # Of 75 times the shortest: every step is among them.
+    def in_cache(looks):
+        """The shortest of each: of 75 times of a thousand calls, and of 7 of 1e7 multiplications in three cycles each, before and after."""
+        clock = lambda: 3e7 / min(looks.time() for _ in range(7)) * 1e-9
+        speed = lambda: cache["elements"] * 1000 / min(looks.time() for _ in range(75)) * 1e-9
+        before, encoded = clock(), speed()
+        faster = max(before, clock())
+        return [{"clock_ghz": faster, "encode_gelements": encoded, "encode_gelements_at_3ghz": encoded * 3 / faster,
+                 "decode_gelements": speed()}]
+
     cache = result["in_cache"]
-    for what in ("encode", "decode"):
-        rate = cache["elements"] * 1000 / min(STEPS) * 1e-6
-        check(f"{what} in the cache", math.isclose(cache[f"{what}_gelements"], rate, rel_tol=1e-6), (cache, rate))
+    explained("casts", encode + of_data + result["baselines"] + result["decode"] + [cache], predict)
 
 
 def test_quantize():
