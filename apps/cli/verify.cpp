@@ -128,7 +128,7 @@ void draw(const VerifyReport& report, const std::string& folder) {
 }
 
 /// What went in, as a run's parameters. JSON strings and lists are TOML's too.
-Parameters parameters_of(const VerifyArguments& options) {
+Parameters parameters_of(const VerifyReport& report, const VerifyArguments& options) {
   std::string toml;
   const auto add = [&](const char* key, const nlohmann::json& value) {
     toml += fmt::format("{} = {}\n", key, value.dump());
@@ -143,7 +143,7 @@ Parameters parameters_of(const VerifyArguments& options) {
   add_text("scale", options.scale);
   add_text("check", options.check);
   add_text("dtype", options.operands.dtype);
-  add_text("output_dtype", options.operands.output_dtype);
+  add("output_dtype", format(report.output).name);
   add_text("recipe", options.operands.recipe);
   add_text("call", options.operands.call);
   if (options.inputs.size() == 2 && options.operands.call.empty()) {
@@ -158,7 +158,7 @@ void write_folder(const VerifyReport& report, const VerifyArguments& options,
   const std::chrono::duration<double> took = std::chrono::system_clock::now() - started;
   RunRecord record{.experiment = "verify",
                    .question = "Is this output right, and could the test have failed?",
-                   .parameters = parameters_of(options),
+                   .parameters = parameters_of(report, options),
                    .threads = options.operands.threads,
                    .command = command,
                    .started = started,

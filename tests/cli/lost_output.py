@@ -3,6 +3,7 @@
 Usage: lost_output.py PATH_OF_FP8LAB
 """
 
+import errno
 import json
 import os
 import signal
@@ -57,8 +58,15 @@ def test_stdout(folder):
     for command in commands:
         name = " ".join(map(str, command))
         with open("/dev/full", "w") as full:
-            one_line_and_2(f"{name} > /dev/full", run(*command, stdout=full))
-        one_line_and_2(f"{name} >&-", run(*command, stdout=None, preexec_fn=lambda: os.close(1)))
+            lost = run(*command, stdout=full)
+        one_line_and_2(f"{name} > /dev/full", lost)
+        closed = run(*command, stdout=None, preexec_fn=lambda: os.close(1))
+        one_line_and_2(f"{name} >&-", closed)
+        for result, why in ((lost, errno.ENOSPC), (closed, errno.EBADF)):
+            line = f"fp8lab: standard output: not all of it could be written: {os.strerror(why)}"
+            # Where a buffer was written before the end, the reason is gone by then; outputs of another shape are refused first.
+            told = (line, line.rpartition(":")[0], f"fp8lab: {folder}/d.npy: expected shape [2, 32], got [8, 4]")
+            check(f"{name}: why", result.stderr.splitlines()[-1] in told, result.stderr)
     check("what prints nothing needs no stdout",
           run("vectors", "--model", "fp32", "-n", 2, "-o", folder / "v.txt", stdout=None,
               preexec_fn=lambda: os.close(1)).returncode == 0)

@@ -102,6 +102,35 @@ def sharded(root, whole):
     check(contents(root / "merged") == whole, "the same bytes from shards")
 
 
+def damaged_and_resumed(root, whole):
+    """What is wrong with the log of a sweep that continues is told, line by line, and run again."""
+    *lines, last = whole["points.jsonl"].decode().splitlines(keepends=True)
+    bad = "no row of a sweep\n"
+    for name, text, told in (
+        ("torn", "".join(lines) + last[:11], ["the last line was incomplete (11 bytes) and was removed"]),
+        ("bad", "".join(lines[:7]) + bad + "".join(lines[8:]) + last,
+         ["1 damaged lines, kept in points.jsonl.damaged; their points were run again"]),
+        ("both", "".join(lines[:9]) + bad + "".join(lines[10:30]) + bad + "".join(lines[31:]) + last[:5],
+         ["the last line was incomplete (5 bytes) and was removed",
+          "2 damaged lines, kept in points.jsonl.damaged; their points were run again"]),
+    ):
+        folder = root / name
+        folder.mkdir()
+        for file, data in whole.items():
+            (folder / file).write_bytes(data)
+        (folder / "points.jsonl").write_text(text)
+        done = fp8lab(*SWEEP, "--resume", "--out", str(folder))
+        said = [line for line in done.stderr.splitlines() if line.startswith("fp8lab: ")]
+        check(said == [f"fp8lab: {folder}/points.jsonl: {line}" for line in told], f"{name}: {said}")
+        resumed = 48 - text.count(bad) - (not text.endswith("\n"))
+        first = f"{folder}: 48 of 48 points done, {resumed} of them before"
+        check(done.stdout.splitlines()[:1] == [first], f"{name}: {done.stdout[:200]}, expected {first}")
+        found = contents(folder)
+        kept = found.pop("points.jsonl.damaged", b"").decode()
+        check(kept.count(bad) == text.count(bad), f"{name}: damaged lines that are kept: {kept}")
+        check(not differences(found, whole), f"{name}: the same bytes: {differences(found, whole)}")
+
+
 def one_point_that_fails(root):
     """A limit that no point keeps."""
     done = fp8lab("sweep", "outlier", "--quick", "--axis", "tiles=16", "--set", "elements=512", "--point-seconds", "0.001",
@@ -159,6 +188,7 @@ def main():
         twice = fp8lab(*SWEEP, "--out", str(root / "whole"))
         check(twice.returncode == 2 and "--resume" in twice.stderr, f"twice: {twice.stderr}")
         killed_and_resumed(root, whole, seconds)
+        damaged_and_resumed(root, whole)
         sharded(root, whole)
         refusals(root)
         one_point_that_fails(root)

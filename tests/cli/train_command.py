@@ -48,6 +48,9 @@ def refused(*arguments, part):
 def test_divergence(folder):
     run = losses("--steps", 12, "--learning-rate", 100, expected=1)
     check("a learning rate of 100 diverges", run["diverged"] and run["rise"] > 1.0, run["rise"])
+    said = train("--steps", 12, "--learning-rate", 100, expected=1).stdout.splitlines()[-1]
+    check("and says by how much", said == f"diverged: it ends {run['rise']:.4g} nats above its lowest loss or the loss of a uniform guess",
+          (said, run["rise"]))
     stopped = losses("--steps", 40, "--learning-rate", 100, "--stop-when", 3, expected=1)
     check("--stop-when ends it early", stopped["steps_done"] < 40 and "above its lowest" in stopped["ended"], stopped)
     usual = losses("--steps", 12)

@@ -231,8 +231,36 @@ def texts(folder):
     os.mkfifo(folder / "pipe.npy")
 
 
+def edges(folder):
+    """What only calls at the edges read: a number, runs with settings of their own, odd models."""
+    (folder / "scalar.npy").write_bytes(npy((), floats([-3.25])))
+    (folder / "codes_of_two.npy").write_bytes(npy((2, 1), bytes([0x38, 0x40]), "|u1"))
+    write = lambda name, text: (folder / name).write_text(text)
+    write("seed.toml", 'experiment = "walkthrough"\nquick = true\nseed = 7\n\n[set]\ncurve_points = 10\n')
+    write("repeat.toml", 'experiment = "walkthrough"\nquick = true\nrepeat = 3\n')
+    write("whole.toml", 'experiment = "walkthrough"\nquick = false\n\n[set]\ncurve_points = 10\n\n[axes]\ncurve_points = [11, 12]\n')
+    # Two weights in FP8, of which one has no scale, and the other one's is an outlier.
+    code = lambda seed, *shape: ("F8_E4M3", shape, codes(seed, shape))
+    config = {"architectures": ["LlamaForCausalLM"], "quantization_config": {"quant_method": "fp8", "weight_block_size": [128, 128]}}
+    for name, dtype in (("half", {"torch_dtype": "float16"}), ("no_dtype", {})):
+        target = folder / f"model_{name}"
+        target.mkdir()
+        (target / "config.json").write_text(json.dumps(config | dtype))
+        (target / "model.safetensors").write_bytes(safetensors(
+            {"a.weight": code(101, 130, 40), "a.weight_scale_inv": ("F32", (2, 1), floats([0.5, 1024.0])), "b.weight": code(102, 8, 16),
+             "c.weight": code(103, 5, 3), "norm.weight": ("BF16", (8,), bf16(values(104, (8,))))}))
+    # Weights with NaN in two of them, and no head.
+    target = folder / "model_nan"
+    target.mkdir()
+    (target / "config.json").write_text(json.dumps({"architectures": ["LlamaForCausalLM"], "torch_dtype": "float32"}))
+    odd = lambda seed, *at: floats([float("nan") if i in at else v for i, v in enumerate(values(seed, (128, 128)))])
+    (target / "model.safetensors").write_bytes(safetensors(
+        {f"layers.{i}.q_proj.weight": ("F32", (128, 128), odd(110 + i, *at)) for i, at in enumerate(((5,), (), (300, 301)))}))
+
+
 def make(folder):
     arrays(folder)
     tensors(folder)
     model(folder)
     texts(folder)
+    edges(folder)
