@@ -106,13 +106,13 @@ def damaged_and_resumed(root, whole):
     """What is wrong with the log of a sweep that continues is told, line by line, and run again."""
     *lines, last = whole["points.jsonl"].decode().splitlines(keepends=True)
     bad = "no row of a sweep\n"
+    points = [i for i, line in enumerate(lines) if line.startswith('{"point":')]  # the others describe tables
+    without = lambda *some: "".join(bad if i in [points[n] for n in some] else line for i, line in enumerate(lines))
     for name, text, told in (
-        ("torn", "".join(lines) + last[:11], ["the last line was incomplete (11 bytes) and was removed"]),
-        ("bad", "".join(lines[:7]) + bad + "".join(lines[8:]) + last,
-         ["1 damaged lines, kept in points.jsonl.damaged; their points were run again"]),
-        ("both", "".join(lines[:9]) + bad + "".join(lines[10:30]) + bad + "".join(lines[31:]) + last[:5],
-         ["the last line was incomplete (5 bytes) and was removed",
-          "2 damaged lines, kept in points.jsonl.damaged; their points were run again"]),
+        ("torn", without() + last[:11], ["the last line was incomplete (11 bytes) and was removed"]),
+        ("bad", without(0) + last, ["1 damaged lines, kept in points.jsonl.damaged; their points were run again"]),
+        ("both", without(3, 30) + last[:5], ["the last line was incomplete (5 bytes) and was removed",
+                                             "2 damaged lines, kept in points.jsonl.damaged; their points were run again"]),
     ):
         folder = root / name
         folder.mkdir()
