@@ -183,7 +183,8 @@ TEST_CASE("samples that give no scale are refused by name", "[model_files]") {
     return view_of(ElementType::f32, std::move(shape), std::span<const float>(x));
   };
   CHECK_NOTHROW(ask("a", view({1, 4}, values))());
-  for (const char* name : {"b", "a.output", "a.input.x", "a.input.1.2", "a.inputs", "a."}) {
+  for (const char* name : {"b", "a.output", "a.input.x", "a.input.1x", "a.1x", "a.input.-",
+                           "a.input.1.2", "a.inputs", "a."}) {
     INFO(name);
     CHECK_THROWS_WITH(ask(name, view({1, 4}, values))(),
                       contains(fmt::format("'{}': expected MODULE, MODULE.input", name)));
