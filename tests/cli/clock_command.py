@@ -9,19 +9,21 @@ which the command begins: of all of them one must explain every figure.
 import json
 import math
 import os
+import pty
 import re
 import statistics
 import tempfile
+from pathlib import Path
 
 from checking import check, finish, run
 
 STEPS = (24, 12, 42, 18, 54, 30, 66, 36, 78, 48, 6)  # milliseconds; with these the second of two clocks of test_cast is the faster one
 
 
-def under(steps, code, *arguments):
+def under(steps, code, *arguments, **options):
     environment = {**os.environ, "LD_PRELOAD": os.environ["FP8LAB_EVEN_CLOCK"], "FP8LAB_CLOCK_STEPS": ",".join(map(str, steps))}
-    done = run(*arguments, env=environment)
-    check(f"{' '.join(map(str, arguments))}: exit {done.returncode}", code is None or done.returncode == code, done.stdout + done.stderr)
+    done = run(*arguments, env=environment, **options)
+    check(f"{' '.join(map(str, arguments))}: exit {done.returncode}", code is None or done.returncode == code, f"{done.stdout}{done.stderr}")
     return done
 
 
@@ -248,9 +250,25 @@ def test_training_steps():
             check("the second run has steps left", 0 < first < 23 or code is None, done.stdout)
 
 
+def test_resumed_rate():
+    """The rate of a sweep that continues is that of its own points: one, a second a look at the clock."""
+    with tempfile.TemporaryDirectory() as place:
+        call = ["sweep", "walkthrough", "--quick", "--axis", "curve_points=10:33:+1", "--threads", 1, "--out", f"{place}/grid"]
+        check("a sweep", run(*call).returncode == 0)
+        log = Path(place, "grid", "points.jsonl")
+        log.write_bytes(log.read_bytes()[:-9])  # the last point is gone
+        ours, its = pty.openpty()
+        under([1000], 0, *call, "--resume", stderr=its)
+        os.close(its)
+        text = os.read(ours, 1 << 16).decode()
+        os.close(ours)
+        rates = re.findall(r"24 of 24, (\S+) points/s, 0 s left", text)
+        check(f"a rate of at most a point a second: {rates}", rates and all(0 < float(rate) <= 1 for rate in rates), text)
+
+
 if "FP8LAB_EVEN_CLOCK" not in os.environ:
     print("no FP8LAB_EVEN_CLOCK: nothing to test")
 else:
-    for test in (test_cast, test_quantize, test_train, test_gemm, test_dry_run, test_training_steps):
+    for test in (test_cast, test_quantize, test_train, test_gemm, test_dry_run, test_training_steps, test_resumed_rate):
         test()
 finish("clock")

@@ -237,6 +237,7 @@ def edges(folder):
     (folder / "codes_of_two.npy").write_bytes(npy((2, 1), bytes([0x38, 0x40]), "|u1"))
     write = lambda name, text: (folder / name).write_text(text)
     write("seed.toml", 'experiment = "walkthrough"\nquick = true\nseed = 7\n\n[set]\ncurve_points = 10\n')
+    write("long.toml", 'experiment = "walkthrough"\nquick = false\n\n[set]\ncurve_points = 10\n')
     write("repeat.toml", 'experiment = "walkthrough"\nquick = true\nrepeat = 3\n')
     write("whole.toml", 'experiment = "walkthrough"\nquick = false\n\n[set]\ncurve_points = 10\n\n[axes]\ncurve_points = [11, 12]\n')
     # Two weights in FP8, of which one has no scale, and the other one's is an outlier.
