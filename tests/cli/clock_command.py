@@ -250,6 +250,15 @@ def test_training_steps():
             check("the second run has steps left", 0 < first < 23 or code is None, done.stdout)
 
 
+def test_rate_of_ranks():
+    """Tokens are those of all ranks; each step takes half a second."""
+    shape = ["--length", 8, "--width", 16, "--layers", 1, "--heads", 2, "--hidden", 16, "--sequences", 3]
+    done = under([500], 0, "train", "--steps", 10, "--threads", 1, *shape, "--ranks", 2)
+    wanted = [f"step {step}/10  loss \\d\\.\\d{{4}}  96 tokens/s  {(10 - step) / 2:.0f} s left" for step in range(1, 11)]
+    lines = done.stderr.splitlines()
+    check("two ranks", len(lines) == 10 and all(map(re.fullmatch, wanted, lines)), "\n".join(lines))
+
+
 def test_resumed_rate():
     """The rate of a sweep that continues is that of its own points: one, a second a look at the clock."""
     with tempfile.TemporaryDirectory() as place:
@@ -269,6 +278,6 @@ def test_resumed_rate():
 if "FP8LAB_EVEN_CLOCK" not in os.environ:
     print("no FP8LAB_EVEN_CLOCK: nothing to test")
 else:
-    for test in (test_cast, test_quantize, test_train, test_gemm, test_dry_run, test_training_steps, test_resumed_rate):
+    for test in (test_cast, test_quantize, test_train, test_gemm, test_dry_run, test_training_steps, test_rate_of_ranks, test_resumed_rate):
         test()
 finish("clock")
