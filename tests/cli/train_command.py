@@ -75,8 +75,10 @@ def test_guard():
 def test_skipped_steps(folder):
     """Batches whose gradients are never finite: each is left out, and the log says so."""
     log = folder / "skipped.jsonl"
-    run = losses("--steps", 14, "--recipe", "fp32", "--learning-rate", 1000, "--guard", 1, "--threads", 1, "--width", 128,
-                 "--hidden", 128, "--log", log, expected=1)
+    call = ["--steps", 14, "--recipe", "fp32", "--learning-rate", 1000, "--guard", 1, "--threads", 1, "--width", 128, "--hidden", 128]
+    run = losses(*call, "--log", log, expected=1)
+    told = train(*call, expected=1).stdout
+    check("both are told", f"\n{run['rollbacks']} rollbacks to a snapshot, {run['skipped']} steps left out\n" in told, told)
     check("the guard gave up", "finite" in run["ended"], run)
     check("rollbacks and skipped steps are counted apart", 0 < run["rollbacks"] != run["skipped"] > 0, run)
     rows = [row for row in map(json.loads, log.read_text().splitlines()) if "loss" in row or "skipped" in row]
