@@ -1,5 +1,7 @@
 #include <algorithm>
 #include <cmath>
+#include <cstdint>
+#include <span>
 #include <vector>
 
 #include "catch.hpp"
@@ -170,6 +172,57 @@ TEST_CASE("corrected, the outlier is exact and promotion lowers the accumulation
   const ListingDot dot = dot_corrected(numpy_draws());
   CHECK(std::abs(dot.promoted_accumulation_error) < std::abs(dot.naive_accumulation_error));
   CHECK(std::abs(dot.naive_accumulation_error) < 0.1 * std::abs(dot.input_error));
+}
+
+TEST_CASE("corrected, sums of 128 products are promoted into binary32 in order", "[experiments]") {
+  const RandomStream random(23, "test/promotion");
+  const AccumulatorModel& model = find_instruction_model("sm90.wgmma.e4m3").accumulator;
+  const Format& e4m3 = format(FormatId::e4m3fn);
+  int told_apart = 0;
+  for (std::uint64_t repeat = 0; repeat < 12; ++repeat) {
+    // Each 128 terms have a size of their own, so that later sums lose bits beside earlier ones.
+    ListingDraws draws = listing_draws(random, repeat);
+    for (std::size_t k = 0; k < 1024; ++k) {
+      const auto size = static_cast<int>(random.bits32(9000 + repeat * 8 + k / 128) % 14);
+      draws.a[k] = std::ldexp(draws.a[k], size - 7);
+      draws.b[k] = std::ldexp(draws.b[k], size - 6);
+    }
+    std::vector<Unpacked> a;
+    std::vector<Unpacked> b;
+    double exact = 0.0;
+    double quantized = 0.0;
+    for (std::size_t k = 0; k < 1024; ++k) {
+      const auto operand = [&](double x, std::vector<Unpacked>& to) {
+        const std::uint32_t code = encode(e4m3, kNvidiaSatfinite, static_cast<float>(x));
+        to.push_back(unpack(e4m3, code));
+        return decode(e4m3, code);
+      };
+      exact += draws.a[k] * draws.b[k];
+      const double of_a = operand(draws.a[k], a);
+      quantized += of_a * operand(draws.b[k], b);
+    }
+    float promoted = 0.0F;
+    double in_fp64 = 0.0;
+    for (std::size_t k = 0; k < 1024; k += 128) {
+      const float sum =
+          dot_product(model, std::span(a).subspan(k, 128), std::span(b).subspan(k, 128));
+      promoted += sum;
+      in_fp64 += sum;
+    }
+    told_apart += static_cast<double>(promoted) == in_fp64 ? 0 : 1;
+    const ListingDot dot = dot_corrected(draws);
+    CAPTURE(repeat, in_fp64);
+    CHECK(dot.exact == exact);
+    CHECK(dot.input_error == quantized - exact);
+    CHECK(dot.product_error == 0.0);
+    CHECK(dot.naive == static_cast<double>(dot_product(model, a, b)));
+    CHECK(dot.promoted == static_cast<double>(promoted));
+    const double before = exact + (quantized - exact);
+    CHECK(dot.naive_accumulation_error == dot.naive - before);
+    CHECK(dot.promoted_accumulation_error == dot.promoted - before);
+    CHECK(dot.promoted_percent_off() == 100.0 * std::abs(dot.promoted - exact) / std::abs(exact));
+  }
+  CHECK(told_apart > 6);
 }
 
 TEST_CASE("the PyTorch listing gives about 0.9 % both ways", "[experiments]") {
