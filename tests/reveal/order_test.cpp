@@ -138,7 +138,7 @@ TEST_CASE("reveal: terms that are asked for in pairs all at once are at most 64"
     const auto [pairs, rounds] = self(self, places - 1);
     return {places - 1 + pairs, rounds + 1};
   };
-  for (const std::int64_t terms : {5, 64, 65, 66}) {
+  for (const std::int64_t terms : {64, 65}) {
     const std::int64_t k = 2 * terms;
     ProbeRunner runner(
         {.m = 2, .n = 1, .k = k},
