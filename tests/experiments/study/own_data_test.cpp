@@ -1,5 +1,7 @@
 // Experiments on tensors of one's own: named distributions and files.
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <cmath>
 #include <filesystem>
@@ -8,6 +10,7 @@
 #include <variant>
 #include <vector>
 
+#include "auto-scaling/reduction.hpp"
 #include "catch.hpp"
 #include "common/tensor_source.hpp"
 #include "common/tensors.hpp"
@@ -174,6 +177,34 @@ TEST_CASE("int8-vs-fp8 takes the matrices of a file", "[experiments]") {
   std::set<std::string> tensors;
   for (const std::vector<Cell>& row : table.rows()) tensors.insert(std::get<std::string>(row[0]));
   CHECK(tensors == std::set<std::string>{"tall", "wide"});
+}
+
+TEST_CASE("auto-scaling takes the gradients of a file, a row a rank", "[experiments]") {
+  const TemporaryFolder folder("own-gradients");
+  const std::string path = (folder / "gradients.npy").string();
+  // What the experiment draws, in a file of 3 ranks and 40 elements.
+  const Gradients drawn({7, "auto-scaling/dynamics"}, {40, 4.0, 1.5}, 3);
+  std::vector<float> values;
+  for (std::int64_t rank = 0; rank < 3; ++rank)
+    values.insert(values.end(), drawn.of_rank(rank).begin(), drawn.of_rank(rank).end());
+  write_npy(path, view_of<float>(ElementType::f32, {3, 40}, values));
+  const auto run = [&](const std::string& change) {
+    return run_quick("auto-scaling", 1,
+                     {"elements=40", "decades=4", "noise_to_signal=1.5", "ranks=2", "repeats=1",
+                      "settle_steps=2", "steps=30", "spike_period=7", "dynamics_ranks=3",
+                      "dynamics_elements=40", change});
+  };
+  const Results of_file = run("gradients=" + path);
+  // Drawn ones of the same amax are the same, whatever parameters of a draw say beside a file.
+  const Results of_draw = run(fmt::format("amax={}", static_cast<double>(drawn.amax())));
+  CHECK(table_named(of_file, "dynamics").csv() == table_named(of_draw, "dynamics").csv());
+  CHECK(table_named(of_file, "dynamics").csv() != table_named(run("amax=2"), "dynamics").csv());
+  CHECK(of_file.findings == of_draw.findings);
+  CHECK(run_quick("auto-scaling", 1,
+                  {"elements=40", "decades=4", "noise_to_signal=1.5", "ranks=2", "repeats=1",
+                   "settle_steps=2", "steps=30", "spike_period=7", "dynamics_ranks=5",
+                   "dynamics_elements=11", "gradients=" + path})
+            .findings == of_draw.findings);
 }
 
 TEST_CASE("the four experiments run on other tensors, and tell where they come from",
