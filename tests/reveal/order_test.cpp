@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
 #include <cstdint>
 #include <optional>
@@ -191,4 +192,51 @@ TEST_CASE("reveal: products of a scale are exact alone, side by side and spread"
         "the kernel returns no pair of large and small products exactly: expected outputs 2^16 and "
         "2^-18 for single products, got 196608 and 1.14441e-05 (e4m3fn x e4m3fn spans 2^34, and "
         "2^26 is needed)");
+}
+
+namespace {
+
+void check_structure(const SumStructure& structure, std::int64_t k) {
+  const SumTree tree = tree_of(structure, k);
+  INFO(structure.text(k));
+  const std::optional<SumStructure> found = structure_of(tree);
+  REQUIRE(found.has_value());
+  CHECK(found->text(k) == structure.text(k));
+  CHECK(text_of(tree_of(*found, k)) == text_of(tree));
+}
+
+}  // namespace
+
+TEST_CASE("reveal: a sum has up to 16 parts", "[reveal]") {
+  using enum StepShape;
+  check_structure({fused, 4, 0, {16, 0, SplitCut::contiguous, SplitOrder::tree}}, 64);
+  check_structure({fused, 4, 0, {15, 0, SplitCut::contiguous, SplitOrder::pairwise}}, 60);
+  CHECK_FALSE(
+      structure_of(tree_of({fused, 4, 0, {17, 0, SplitCut::contiguous, SplitOrder::tree}}, 68))
+          .has_value());
+}
+
+TEST_CASE("reveal: the longest promotion and the largest tile of a split", "[reveal][slow]") {
+  using enum StepShape;
+  // Four tiles, the last one short, in two parts of every other one.
+  check_structure({fused, 64, 512, {2, 0, SplitCut::modulo, SplitOrder::serial}}, 3 * 512 + 64);
+  check_structure({fused, 64, 0, {2, 256, SplitCut::modulo, SplitOrder::serial}}, 3 * 256 + 64);
+}
+
+TEST_CASE("reveal: only sums of one product at a time can be compensated", "[reveal]") {
+  // Steps of four exact products keep what single additions lose; the last bit is another one.
+  const Sum steps = [](const std::vector<float>& p) {
+    float sum = 0.0F;
+    for (std::size_t begin = 0; begin < p.size(); begin += 4) {
+      double step = static_cast<double>(sum);
+      for (std::size_t i = begin; i < begin + 4; ++i) step += static_cast<double>(p[i]);
+      sum = static_cast<float>(step);
+    }
+    const auto bits = std::bit_cast<std::uint32_t>(sum);
+    return std::bit_cast<float>((bits & 0xffffU) != 0 ? bits ^ 2U : bits);
+  };
+  const Revealed found = reveal({.m = 4, .n = 4, .k = 16}, kernel_of(steps));
+  INFO(describe(found));
+  CHECK(found.order.found());
+  CHECK(found.failure == "the order is known, but no unit of a known kind gives these outputs");
 }
