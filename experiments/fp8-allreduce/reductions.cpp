@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <map>
+#include <optional>
 #include <string>
 #include <tuple>
 
@@ -43,14 +44,11 @@ std::vector<Point> measure_reductions(const Setup& s) {
   std::map<int, ReduceInput> inputs;
   for (const int ranks : s.ranks)
     inputs.try_emplace(ranks, s.context.random("fp8-allreduce"), s.shape, ranks);
-  parallel_points(
-      s.context, points.size(),
-      [&](std::size_t i) {
-        Point& p = points[i];
-        p.reduced = reduce_mean(*s.fabric, inputs.at(p.ranks), p.wire, p.topology, p.scaling,
-                                s.context.backend);
-      },
-      0.0, 0.8);
+  parallel_points(s.context, points.size(), [&](std::size_t i) {
+    Point& p = points[i];
+    p.reduced = reduce_mean(*s.fabric, inputs.at(p.ranks), p.wire, p.topology, p.scaling,
+                            s.context.backend);
+  });
   return points;
 }
 
@@ -232,7 +230,8 @@ std::vector<std::string> error_findings(const Setup& s, const Draws& draws) {
   return findings;
 }
 
-std::string saturation_finding(const Setup& s, const Draws& draws) {
+/// Nothing where the first wire has no such scales.
+std::optional<std::string> saturation_finding(const Setup& s, const Draws& draws) {
   const std::vector<Point>& points = draws.front();
   const int most = *std::max_element(s.ranks.begin(), s.ranks.end());
   std::string text;
@@ -247,6 +246,7 @@ std::string saturation_finding(const Setup& s, const Draws& draws) {
                         to_string(p.scaling), interval_text(each(draws, i, &Loss::sqnr_db)),
                         share_text(saturated, 1.0, 100.0 * share_resolution(s.shape.elements)));
   }
+  if (text.empty()) return std::nullopt;
   return fmt::format("Scales at {} ranks ({}, {}): {} ({}; draws: {}).", most,
                      short_name(format(s.wires.front().format)), to_string(s.topologies.front()),
                      text, kIntervalMeaning, draws.size());
@@ -268,7 +268,7 @@ void add_reductions(const std::vector<Setup>& repeats, Results& results) {
   results.plots.push_back(bits_plot(s, draws));
   results.plots.push_back(scheme_plot(s, draws));
   results.findings = error_findings(s, draws);
-  results.findings.push_back(saturation_finding(s, draws));
+  if (const auto finding = saturation_finding(s, draws)) results.findings.push_back(*finding);
 }
 
 }  // namespace fp8lab::experiments
