@@ -45,6 +45,18 @@ TEST_CASE("dealing: runs that can be worked out by hand", "[experiments][sweep]"
   CHECK(std::abs(served.dealer_busy - 2.0) < 1e-12);
 }
 
+TEST_CASE("dealing: a look at the very moment of an arrival, and of the end of patience, sees it",
+          "[experiments][sweep]") {
+  const Dealing dealing{.ranks = 2, .in_hand = 1, .pause = 0.25};
+  CHECK(deal_points(dealing, std::vector<double>{1.0}).makespan == 1.0);
+  CHECK(deal_points(dealing, std::vector<double>{0.625}).makespan == 0.75);
+  // Rank 0's own point took a second, so that rank 1 is overdue from the third one on.
+  const DealingOutcome overdue = deal_points(dealing, std::vector<double>{8.0, 1.0});
+  CHECK(overdue.run_twice == 1);
+  CHECK(overdue.makespan == 11.0);
+  CHECK(overdue.drain == 11.0);
+}
+
 TEST_CASE("dealing: a dealer that cannot keep up serves all the time", "[experiments][sweep]") {
   Dealing dealing{.ranks = 200, .in_hand = 2, .service = 1e-3, .deal = 1e-6, .latency = 1e-6};
   const std::vector<double> costs(20000, 0.02);  // 10000 results a second, the dealer takes 1000
