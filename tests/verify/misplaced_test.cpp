@@ -124,6 +124,51 @@ TEST_CASE("misplaced: lines from nowhere are two, and as many as moved before th
   }
 }
 
+TEST_CASE("misplaced: outputs in the other memory order, and columns further on", "[verify]") {
+  for (const auto& [rows, columns] :
+       {std::pair<std::int64_t, std::int64_t>{2, 3}, {3, 2}, {5, 4}, {7, 19}}) {
+    PlacedOutput output(rows, columns);
+    std::int64_t wrong = 0;
+    for (std::int64_t row = 0; row < rows; ++row)
+      for (std::int64_t column = 0; column < columns; ++column) {
+        output.at(output.got, row, column) =
+            output.golden[static_cast<std::size_t>(column * rows + row)];
+        wrong += column * rows + row != row * columns + column ? 1 : 0;
+      }
+    INFO(rows << " x " << columns);
+    CHECK(output.causes() == fmt::format("transposed_output {}/0; ", wrong));
+  }
+  // What is at the end came from outside.
+  for (const std::int64_t columns : {30, 47})
+    for (const std::int64_t by : {-2, -1, 1, 2}) {
+      PlacedOutput output(3, columns);
+      for (std::int64_t row = 0; row < 3; ++row)
+        for (std::int64_t column = 0; column < columns; ++column) {
+          const std::int64_t from = column - by;
+          output.at(output.got, row, column) =
+              from >= 0 && from < columns ? output.at(output.golden, row, from)
+                                          : -0.5F - static_cast<float>(row * columns + column);
+        }
+      INFO(columns << " columns, " << by << " further on");
+      CHECK(output.causes() == fmt::format("columns_shifted_{} {}/0; ", by, 3 * columns));
+    }
+}
+
+TEST_CASE("misplaced: whole tiles are exchanged beside others that are cut off", "[verify]") {
+  for (const auto& [rows, columns] : {std::pair<std::int64_t, std::int64_t>{128, 200}, {135, 192}})
+    for (const auto& [row, column] :
+         {std::pair<std::int64_t, std::int64_t>{0, 1}, {1, 0}, {1, 2}}) {
+      PlacedOutput output(rows, columns);
+      for (std::int64_t i = 0; i < 64; ++i)
+        for (std::int64_t j = 0; j < 64; ++j) {
+          output.at(output.got, i, j) = output.at(output.golden, row * 64 + i, column * 64 + j);
+          output.at(output.got, row * 64 + i, column * 64 + j) = output.at(output.golden, i, j);
+        }
+      INFO(rows << " x " << columns << ", tile " << row << ", " << column);
+      CHECK(output.causes() == "tiles_64x64_exchanged 8192/0; ");
+    }
+}
+
 TEST_CASE("misplaced: lines that are right stay where they are, though others are alike",
           "[verify]") {
   PlacedOutput output(40, 5);
