@@ -56,3 +56,39 @@ TEST_CASE("verify: a cast under scales by tile", "[verify]") {
                     nullptr};
   CHECK_THROWS_WITH(verify_cast({}, input, &odd, got), contains("expected one value, [2]"));
 }
+
+TEST_CASE("verify: mistakes in the scale of a cast are named, of one value and of tiles",
+          "[verify]") {
+  std::vector<float> x(6 * 32);
+  const RandomStream stream(2, "scales of casts");
+  for (std::size_t i = 0; i < x.size(); ++i) x[i] = static_cast<float>(stream.normal(i));
+  const std::vector<float> scales{0.3F, 5.0F, 0.7F, 3.0F, 1.7F, 0.45F};
+  for (const bool tiles : {false, true}) {
+    const auto scale_of = [&](std::size_t i) { return tiles ? scales[i / 32] : scales[0]; };
+    const auto cause = [&](const auto& wrong) {
+      std::vector<float> values;
+      for (std::size_t i = 0; i < x.size(); ++i) values.push_back(wrong(x[i], scale_of(i)));
+      const std::vector<std::byte> codes = cast_output(values, default_output(FormatId::e4m3fn));
+      const auto count = static_cast<std::int64_t>(tiles ? 6 : 1);
+      const Operand scale{
+          "s",
+          view_of(ElementType::f32,
+                  tiles ? std::vector<std::int64_t>{count, 1} : std::vector<std::int64_t>{count},
+                  std::span(scales).first(static_cast<std::size_t>(count))),
+          nullptr};
+      const VerifyReport report = verify_cast(
+          {}, {"x", view_of(ElementType::f32, {6, 32}, std::span<const float>(x)), nullptr}, &scale,
+          {"got", {ElementType::e4m3fn, {6, 32}, codes}, nullptr}, {.threads = 1});
+      if (!report.diagnosis || report.diagnosis->causes.empty()) return std::string("none");
+      const Cause& best = report.diagnosis->causes.front();
+      return best.contradicted == 0 ? best.name + ": " + best.text : "contradicted";
+    };
+    INFO("tiles " << tiles);
+    CHECK(cause([](float v, float s) { return v * s; }) == "none");
+    CHECK(cause([](float v, float) { return v; }) == "missing_scale: the scale not applied");
+    CHECK(cause([](float v, float s) { return v * s * s; }) ==
+          "doubled_scale: the scale applied twice");
+    CHECK(cause([](float v, float s) { return v / s; }) ==
+          "inverted_scale: divided by the scale instead of multiplied");
+  }
+}
