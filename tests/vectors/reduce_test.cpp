@@ -73,6 +73,44 @@ TEST_CASE("reduction keeps to its budget and refuses a case that passes", "[veri
       contains("failing: expected a case for which the predicate holds"));
 }
 
+TEST_CASE("reduction that is stopped anywhere leaves a case that fails, and asks no more",
+          "[verify]") {
+  VectorCase start;
+  start.a = {0x51, 0xc9, 0x33, 0x7b, 0xaa};
+  start.b = {0x2d, 0x46, 0xbc, 0x07, 0xd3};
+  start.c = 0xc2345678;
+  start.d = 0x12345678;
+  start.scales_a = {0x7a, 0x81};
+  start.scales_b = {0x90, 0x60};
+  std::size_t asked = 0;
+  const auto fails = [&](const VectorCase& one) {
+    ++asked;
+    return (one.a[1] & 0x41) == 0x41 && one.b[3] != 0 && (one.c & 0x10) != 0 &&
+           one.scales_a[1] >= 0x80 && one.scales_b[0] >= 0x88;
+  };
+  asked = 0;
+  const ReducedCase whole =
+      reduce_case(start, FormatId::e4m3fn, FormatId::e5m2, fails, 20000, ScaleFormat::ue8m0);
+  CHECK(whole.tried == asked);
+  REQUIRE(whole.tried > 60);
+  for (std::size_t budget = 1; budget <= whole.tried + 2; ++budget) {
+    asked = 0;
+    const ReducedCase some =
+        reduce_case(start, FormatId::e4m3fn, FormatId::e5m2, fails, budget, ScaleFormat::ue8m0);
+    INFO(budget << " of " << whole.tried);
+    CHECK(some.tried == std::min(budget, whole.tried));
+    CHECK(asked == some.tried);
+    CHECK(fails(some.smallest));
+    CHECK(some.smallest.d == start.d);
+    if (budget < whole.tried) continue;
+    CHECK(some.smallest.a == whole.smallest.a);
+    CHECK(some.smallest.b == whole.smallest.b);
+    CHECK(some.smallest.c == whole.smallest.c);
+    CHECK(some.smallest.scales_a == whole.smallest.scales_a);
+    CHECK(some.smallest.scales_b == whole.smallest.scales_b);
+  }
+}
+
 TEST_CASE("reduction leaves of each part what the failure needs, and no more", "[verify]") {
   VectorCase start;
   start.a = {0x51, 0xc9, 0x33, 0x7b, 0xaa};
