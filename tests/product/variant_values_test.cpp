@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cmath>
 #include <limits>
 #include <optional>
@@ -9,7 +10,9 @@
 #include <vector>
 
 #include "catch.hpp"
+#include "fp8lab/cast/cast.hpp"
 #include "fp8lab/product/product.hpp"
+#include "fp8lab/product/scale_variants.hpp"
 #include "fp8lab/product/variants.hpp"
 #include "product/ones.hpp"
 
@@ -154,4 +157,69 @@ TEST_CASE("variants: B is read in the other order if it is dense in one", "[prod
     CHECK(got->problem.b.rows == one.rows);
     CHECK(got->problem.b.k == one.k);
   }
+}
+
+TEST_CASE("variants: scales of other places, of every grid", "[product]") {
+  const UnlikeScales own(true, true);
+  struct Side2 {
+    bool a;
+    std::int64_t rows, columns, tile, row_block;
+    const ScaleValues& values;
+  };
+  for (const Side2& side : {Side2{true, 3, 3, 32, 2, own.of_a}, {false, 5, 3, 32, 1, own.of_b}}) {
+    const Side of = side.a ? Side::a : Side::b;
+    const auto check = [&](const std::string& what, const std::optional<Product>& got,
+                           const auto& place) {
+      ScaleValues expected;
+      for (std::int64_t row = 0; row < side.rows; ++row)
+        for (std::int64_t column = 0; column < side.columns; ++column)
+          expected.push_back(side.values[static_cast<std::size_t>(
+              std::clamp<std::int64_t>(place(row, column), 0, side.rows * side.columns - 1))]);
+      INFO(what << " of " << (side.a ? "A" : "B"));
+      CHECK(got.has_value() == (expected != side.values));
+      if (!got) return;
+      CHECK(values_of_side(*got, side.a) == expected);
+      CHECK(values_of_side(*got, !side.a) == (side.a ? own.of_b : own.of_a));
+    };
+    for (const std::int64_t by : {-2, -1, 0, 1, 2}) {
+      check(fmt::format("{} tiles of K", by), with_scales_moved_along_k(own.product, of, by),
+            [&](std::int64_t row, std::int64_t column) {
+              return row * 3 + std::min<std::int64_t>(std::max<std::int64_t>(column + by, 0), 2);
+            });
+      check(fmt::format("{} rows", by), with_scales_moved_along_rows(own.product, of, by),
+            [&](std::int64_t row, std::int64_t column) {
+              return (row + by + side.rows) % side.rows * 3 + column;
+            });
+    }
+    check("the first tile", with_first_scale_of_k(own.product, of),
+          [](std::int64_t row, std::int64_t) { return row * 3; });
+    for (const std::int64_t group : {16, 32, 64, 96})
+      check(fmt::format("{} terms", group), with_scale_group_along_k(own.product, of, group),
+            [&](std::int64_t row, std::int64_t column) {
+              return row * 3 + column * side.tile / group;
+            });
+    for (const std::int64_t group : {1, 2, 3, 4, 100}) {
+      const std::optional<Product> got = with_scale_group_along_rows(own.product, of, group);
+      INFO(group << " rows of " << (side.a ? "A" : "B"));
+      CHECK(got.has_value() == (group != side.row_block));
+      if (!got) continue;
+      ScaleValues expected;
+      for (std::int64_t row = 0; row < (side.a ? 6 : 5); ++row)
+        for (std::int64_t column = 0; column < 3; ++column)
+          expected.push_back(side.values[static_cast<std::size_t>(
+              std::min(row / group, side.rows - 1) * 3 + column)]);
+      CHECK(values_of_side(*got, side.a) == expected);
+    }
+    const std::optional<Product> inverted = with_inverted_scales(own.product, of);
+    REQUIRE(inverted);
+    CHECK(values_of_side(*inverted, side.a) ==
+          each_of(side.values, [](float x) { return 1.0F / x; }));
+    CHECK(values_of_side(*inverted, !side.a) == (side.a ? own.of_b : own.of_a));
+  }
+  const std::optional<Product> rounded = with_rounded_scales(own.product, Side::b, FormatId::bf16);
+  REQUIRE(rounded);
+  CHECK(values_of_side(*rounded, false) == each_of(own.of_b, [](float x) {
+          const Format& f = format(FormatId::bf16);
+          return static_cast<float>(decode(f, encode(f, kNvidiaNosat, x)));
+        }));
 }
