@@ -13,7 +13,6 @@
 #include "product/ones.hpp"
 
 using namespace fp8lab;
-using namespace fp8lab::test;
 
 namespace {
 
@@ -28,7 +27,7 @@ const std::string kTableOfCalls =
 
 TEST_CASE("a call in a table: what is refused, word for word", "[product]") {
   const auto parsed = [](const char* text, const std::string& expected) {
-    CHECK(message_of([&] { (void)parse_table_call(text); }) == expected);
+    CHECK(test::message_of([&] { (void)parse_table_call(text); }) == expected);
   };
   parsed("t.csv", "call: expected FILE.csv:fast or FILE.csv:slow, then ,FIELD=VALUE, got t.csv");
   parsed("t.csv:", "call: expected FILE.csv:fast or FILE.csv:slow, then ,FIELD=VALUE, got t.csv:");
@@ -50,12 +49,12 @@ TEST_CASE("a call in a table: what is refused, word for word", "[product]") {
                         const std::function<void(GemmOperands&, GemmSpec&)>& change,
                         const std::string& expected) {
     GemmOperands operands;
-    operands.a = codes({3, 512});
-    operands.b = codes({4, 512}, ElementType::e5m2);
+    operands.a = test::codes({3, 512});
+    operands.b = test::codes({4, 512}, ElementType::e5m2);
     GemmSpec spec;
     change(operands, spec);
-    CHECK(message_of([&] { (void)with_call(table, parse_table_call(text), operands, spec); }) ==
-          expected);
+    CHECK(test::message_of(
+              [&] { (void)with_call(table, parse_table_call(text), operands, spec); }) == expected);
   };
   const auto same = [](GemmOperands&, GemmSpec&) {};
   call("t.csv:slow", same,
@@ -73,12 +72,12 @@ TEST_CASE("a call in a table: what is refused, word for word", "[product]") {
   call("t.csv:slow,output=f16", same,
        "call: expected output=f32, as the product's, got t.csv:slow,output=f16");
   call(
-      "t.csv:slow,order=tree", [](GemmOperands& o, GemmSpec&) { o.scale_a = real({3}); },
+      "t.csv:slow,order=tree", [](GemmOperands& o, GemmSpec&) { o.scale_a = test::real({3}); },
       "`scale_a`: expected one scale, as the calls of the table had, got 3");
   call(
       "t.csv:slow,order=tree",
       [](GemmOperands& o, GemmSpec&) {
-        o.scale_b = real({4, 1});
+        o.scale_b = test::real({4, 1});
       },
       "`scale_b`: expected one scale, as the calls of the table had, got 4");
   call(
@@ -95,35 +94,35 @@ TEST_CASE("a call in a table: what is refused, word for word", "[product]") {
   call(
       "t.csv:slow,order=tree",
       [](GemmOperands& o, GemmSpec&) {
-        o.a = real({3, 512});
+        o.a = test::real({3, 512});
       },
       "A: expected e4m3fn or e5m2 with a table, got f32");
   call(
       "t.csv:slow,order=tree",
       [](GemmOperands& o, GemmSpec&) {
-        o.b = codes({4, 512}, ElementType::e4m3fnuz);
+        o.b = test::codes({4, 512}, ElementType::e4m3fnuz);
       },
       "B: expected e4m3fn or e5m2 with a table, got e4m3fnuz");
   call(
       "t.csv:slow,order=tree",
       [](GemmOperands& o, GemmSpec&) {
-        o.b = codes({4, 512});
+        o.b = test::codes({4, 512});
       },
       "call: expected a call in t.csv, got 3x4x512 of e4m3fn and e4m3fn to f32, slow");
   call(
       "t.csv:slow,order=tree",
       [](GemmOperands& o, GemmSpec&) {
-        o.a = codes({5, 512});
+        o.a = test::codes({5, 512});
       },
       "call: expected a call in t.csv, got 5x4x512 of e4m3fn and e5m2 to f32, slow");
   call(
       "t.csv:slow,order=tree",
       [](GemmOperands& o, GemmSpec&) {
-        o.b = codes({4, 512, 1}, ElementType::e5m2);
+        o.b = test::codes({4, 512, 1}, ElementType::e5m2);
       },
       "call: expected matrices with a table, got another number of dimensions");
   call(
-      "t.csv:slow,order=tree", [](GemmOperands& o, GemmSpec&) { o.a = codes({512}); },
+      "t.csv:slow,order=tree", [](GemmOperands& o, GemmSpec&) { o.a = test::codes({512}); },
       "call: expected matrices with a table, got another number of dimensions");
   call(
       "t.csv:slow,order=tree", [](GemmOperands&, GemmSpec& s) { s.split.parts = 3; },
@@ -139,7 +138,7 @@ TEST_CASE("library calls: the splits and formats of others are refused, word for
   for (const LibraryCall& one : library_calls())
     names += fmt::format("{}{}", names.empty() ? "" : ", ", one.name);
   for (const char* name : {"", "cublaslt", "cublaslt.h100.fas"})
-    CHECK(message_of([&] { (void)find_library_call(name); }) ==
+    CHECK(test::message_of([&] { (void)find_library_call(name); }) ==
           fmt::format("call: expected one of {}, got '{}'", names, name));
   for (const LibraryCall& one : library_calls()) {
     std::string known;
@@ -149,13 +148,13 @@ TEST_CASE("library calls: the splits and formats of others are refused, word for
     if (known.empty()) known = "K whole";
     const auto splitted = [&, &own = one](SplitCut cut, SplitOrder order, std::int64_t tile) {
       GemmOperands operands;
-      operands.a = codes({3, 512});
-      operands.b = codes({4, 512});
+      operands.a = test::codes({3, 512});
+      operands.b = test::codes({4, 512});
       GemmSpec spec;
       spec.split = {.parts = 2, .tile = tile, .cut = cut, .order = order};
       std::int64_t got = 0;
       const std::string said =
-          message_of([&] { got = with_call(own, operands, spec).split.tile; }, "");
+          test::message_of([&] { got = with_call(own, operands, spec).split.tile; }, "");
       return said.empty() ? fmt::format("tile {}", got) : said;
     };
     for (const SplitOrder order : {SplitOrder::serial, SplitOrder::pairwise, SplitOrder::tree})
@@ -171,9 +170,10 @@ TEST_CASE("library calls: the splits and formats of others are refused, word for
       }
   }
   GemmOperands others;
-  others.a = codes({3, 512}, ElementType::e4m3fnuz);
-  others.b = codes({4, 512});
-  CHECK(message_of([&] { (void)with_call(find_library_call("cublaslt.h100.fast"), others, {}); }) ==
+  others.a = test::codes({3, 512}, ElementType::e4m3fnuz);
+  others.b = test::codes({4, 512});
+  CHECK(test::message_of(
+            [&] { (void)with_call(find_library_call("cublaslt.h100.fast"), others, {}); }) ==
         "call: expected operands in formats that cublaslt.h100.fast reads (e4m3fn x e4m3fn, e5m2 x "
         "e5m2, e4m3fn x e5m2, e5m2 x e4m3fn), got e4m3fnuz x e4m3fn");
 }

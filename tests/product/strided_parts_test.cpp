@@ -157,27 +157,27 @@ TEST_CASE("non-finite codes of matrices in any memory order are counted once eac
 
 TEST_CASE("codes are read in another format if each operand that is asked for has one",
           "[product]") {
-  constexpr FormatId kFormats[] = {FormatId::e4m3fn, FormatId::e5m2, FormatId::e4m3fnuz,
-                                   FormatId::e5m2fnuz, FormatId::e2m1};
+  constexpr FormatId kCodeFormats[] = {FormatId::e4m3fn, FormatId::e5m2, FormatId::e4m3fnuz,
+                                       FormatId::e5m2fnuz, FormatId::e2m1};
   const std::vector<std::optional<FormatId>> others{
       FormatId::e5m2, FormatId::e4m3fn, FormatId::e5m2fnuz, FormatId::e4m3fnuz, std::nullopt};
   const StridedPair pair(FormatId::e4m3fn, false, false, 0, 5);
   for (std::size_t i = 0; i < 5; ++i) {
-    CHECK(other_fp8_format(kFormats[i]) == others[i]);
+    CHECK(other_fp8_format(kCodeFormats[i]) == others[i]);
     for (std::size_t j = 0; j < 5; ++j)
       for (const Side side : {Side::a, Side::b, Side::both}) {
         Product product = pair.product;
-        product.problem.a.format = kFormats[i];
-        product.problem.b.format = kFormats[j];
+        product.problem.a.format = kCodeFormats[i];
+        product.problem.b.format = kCodeFormats[j];
         const std::optional<Product> got = with_codes_read_as(product, side, other_fp8_format);
         const bool of_a = side != Side::b;
         const bool of_b = side != Side::a;
-        INFO(fmt::format("{} and {}, of A {}, of B {}", format(kFormats[i]).name,
-                         format(kFormats[j]).name, of_a, of_b));
+        INFO(fmt::format("{} and {}, of A {}, of B {}", format(kCodeFormats[i]).name,
+                         format(kCodeFormats[j]).name, of_a, of_b));
         CHECK(got.has_value() == ((!of_a || others[i]) && (!of_b || others[j])));
         if (!got) continue;
-        CHECK(got->problem.a.format == (of_a ? *others[i] : kFormats[i]));
-        CHECK(got->problem.b.format == (of_b ? *others[j] : kFormats[j]));
+        CHECK(got->problem.a.format == (of_a ? *others[i] : kCodeFormats[i]));
+        CHECK(got->problem.b.format == (of_b ? *others[j] : kCodeFormats[j]));
       }
   }
 }
