@@ -366,3 +366,25 @@ TEST_CASE("causes: the texts of mistakes in casts of outputs and of operands", "
     CHECK(quantization_mistakes(one).empty());
   }
 }
+
+TEST_CASE("causes: mistakes around a sum are tried with their texts and outputs", "[verify]") {
+  RandomProduct random({}, {.shape = {3, 4, 64}});
+  const std::vector<float> bias{-3.0F, 0.5F, 2.0F, 100.0F};
+  const std::vector<float> rows{2.0F, -0.5F, 3.0F};
+  random.product.epilogue.bias = bias;
+  random.product.epilogue.row_scales = rows;
+  random.product.epilogue.activation = Activation::relu;
+  const std::string all = all_tried(random.product);
+  for (const KernelMistake& one : kernel_mistakes(random.product)) {
+    INFO(one.name);
+    CHECK(all.find(fmt::format("\n{}: {}\n", one.name, one.text)) != std::string::npos);
+    if (one.name != "bias_after_activation") continue;
+    const std::vector<float> sums = compute_sums(random.product);
+    std::vector<float> expected;
+    for (std::size_t i = 0; i < 12; ++i) {
+      const float scaled = sums[i] * rows[i / 4];
+      expected.push_back((scaled > 0.0F ? scaled : 0.0F) + bias[i % 4]);
+    }
+    CHECK(one.output(random.product).value() == expected);
+  }
+}

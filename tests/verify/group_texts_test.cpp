@@ -234,6 +234,16 @@ TEST_CASE("grouped verify: rows at a group's end that another group computed, in
         "large, 12 and 0\n"
         "3: offset_early: the last 2 rows of group 3 went to the next group, whose offset is 2 too "
         "small, 12 and 0\n");
+  // Rows at an edge with another cause are nobody else's.
+  const auto negated = [&](std::int64_t row) {
+    std::vector<std::byte> codes = right;
+    for (std::size_t i = 0; i < 6; ++i)
+      codes[static_cast<std::size_t>(row) * 12 + 2 * i + 1] ^= std::byte{0x80};
+    std::size_t found = 0;
+    for (const GroupOutcome& group : verified(codes).groups) found += group.findings.size();
+    return found;
+  };
+  for (const std::int64_t row : {3, 4, 10, 14, 15, 21}) CHECK(negated(row) == 0);
   // Lines of a group's own report are indented.
   std::string text = describe(report);
   std::string lines;
