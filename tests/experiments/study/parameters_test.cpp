@@ -4,7 +4,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <filesystem>
 #include <fstream>
 #include <sstream>
 #include <string>
@@ -41,7 +40,7 @@ std::vector<std::string> parameter_lines() {
 
 TEST_CASE("the parameters of experiments have the kept values and ranges", "[experiments]") {
   // Where they change on purpose, change the file: it lists them in the order below.
-  std::ifstream in(std::filesystem::path(FP8LAB_KEPT_TABLES) / "parameters.txt");
+  std::ifstream in(FP8LAB_KEPT_PARAMETERS);
   REQUIRE(in.good());
   std::vector<std::string> kept;
   for (std::string line; std::getline(in, line);) kept.push_back(line);
