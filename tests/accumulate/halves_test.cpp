@@ -208,6 +208,19 @@ TEST_CASE("operands become FP16 numbers of the same value", "[accumulate]") {
   }
   for (const FormatId id : {FormatId::bf16, FormatId::tf32, FormatId::f16, FormatId::e8m0fnu})
     CHECK_FALSE(fits_half(format(id)));
+  // Wider significands that end in zeros.
+  for (std::uint32_t code = 0; code < 0x10000; ++code) {
+    const Unpacked half = unpack(format(FormatId::f16), code);
+    if (!half.is_finite() || half.significand == 0) continue;
+    const auto value = static_cast<float>(decode(format(FormatId::f16), code));
+    const Unpacked y = as_half(unpack(format(FormatId::f32), bits(value)), "a");
+    if (y.significand == half.significand && y.exponent == half.exponent &&
+        y.negative == half.negative && y.value_class == half.value_class)
+      continue;
+    INFO(fmt::format("{:#06x}: {} * 2^{}", code, y.significand, y.exponent));
+    CHECK(y.significand == half.significand);
+    CHECK(y.exponent == half.exponent);
+  }
 }
 
 TEST_CASE("what halves cannot take is refused by name", "[accumulate]") {

@@ -160,9 +160,13 @@ def mistakes(case):
 
     def verify(d, *more, code=1, stdout=()):
         path = case.save("got", d)
-        expect(code, "verify", path, "--inputs", *files, *scales, *kernel, *grouped, *more, stdout=stdout)
-        return json.loads(run("verify", path, "--inputs", *files, *scales, *kernel, *grouped, *more,
-                              "--json").stdout)
+        call = ["verify", path, "--inputs", *files, *scales, *kernel, *grouped, *more]
+        expect(code, *call, stdout=stdout)
+        said = run(*call).stdout
+        report = json.loads(run(*call, "--json").stdout)
+        for finding in sum((one["findings"] for one in report["groups"]), []):
+            check(f"{finding['name']} is printed", finding["text"] != finding["name"] and finding["text"] in said, said)
+        return report
 
     report = verify(right, code=0, stdout=["pass: all 9600 outputs of 4 groups", "10 rows are in no group"])
     check("no group is wrong", wrong_groups(report) == [], report)

@@ -82,6 +82,8 @@ TEST_CASE("collectives: what is refused, word for word, and what is not", "[coll
   CHECK(message_of([&] { from_wire(fp8, four, 1.0F, values); }) == "accepted");
   CHECK(message_of([&] { add_on_wire(fp8, four, six); }) ==
         "term: expected 6 bytes for 6 elements of e4m3fn, got 4");
+  CHECK(message_of([&] { add_on_wire(fp8, six, four); }) ==
+        "term: expected 4 bytes for 4 elements of e4m3fn, got 6");
   CHECK(message_of([&] { add_on_wire(find_wire_format("f32"), six, six); }) ==
         "term: expected 4 bytes for 1 elements of f32, got 6");
 }

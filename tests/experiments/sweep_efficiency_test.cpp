@@ -57,6 +57,17 @@ TEST_CASE("dealing: a look at the very moment of an arrival, and of the end of p
   CHECK(overdue.drain == 11.0);
 }
 
+TEST_CASE("dealing: a rank owes its other points when one of them ran twice",
+          "[experiments][sweep]") {
+  // Points take five seconds to rank 1 and back. The dealer, which waits twice its longest point
+  // and a second, runs the first one from 1 to 2 and the second one from 3 to 53; rank 1's second
+  // result would be there at 61.
+  const Dealing dealing{.ranks = 2, .in_hand = 2, .latency = 5.0, .pause = 0.25};
+  const DealingOutcome outcome = deal_points(dealing, std::vector<double>{1.0, 50.0});
+  CHECK(outcome.run_twice == 2);
+  CHECK(outcome.makespan == 53.0);
+}
+
 TEST_CASE("dealing: a dealer that cannot keep up serves all the time", "[experiments][sweep]") {
   Dealing dealing{.ranks = 200, .in_hand = 2, .service = 1e-3, .deal = 1e-6, .latency = 1e-6};
   const std::vector<double> costs(20000, 0.02);  // 10000 results a second, the dealer takes 1000

@@ -172,3 +172,16 @@ TEST_CASE("identify: of a group's outputs 64 rows and columns tell explanations 
     matches += std::to_string(one.matches) + " of " + std::to_string(one.compared) + "; ";
   CHECK(matches == "56 of 56; 24 of 24; ");
 }
+
+TEST_CASE("identify: groups of one output each are enough", "[identify]") {
+  RandomProduct random({}, {.shape = {2, 2, 256}, .data = Data::wide});
+  GemmOperands operands;
+  operands.a = view_of(ElementType::e4m3fn, {2, 256}, std::span(std::as_const(random.a)));
+  operands.b = view_of(ElementType::e4m3fn, {2, 1, 256}, std::span(std::as_const(random.b)));
+  const GroupedProduct product =
+      make_grouped_product(operands, {}, {GroupKind::row_ends, {1, 2}, 0});
+  const GroupedIdentification found = identify(
+      product, Operand("got", {ElementType::f32, {2, 1}, golden_output(product, 1)}, nullptr), 1);
+  CHECK(found.group == 0);
+  CHECK(found.explained());
+}

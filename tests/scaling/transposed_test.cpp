@@ -155,6 +155,8 @@ TEST_CASE("quantize: a tile has the codes and scales that it has alone", "[scali
   for (const std::int64_t k_block : {16, 100, 128})
     for (const auto& [rows, k] : {std::pair{5, 9000}, std::pair{3, 4096 + 16}})
       check({.row_block = 1, .k_block = k_block}, values, rows, k);
+  // Rows of tall tiles that are longer than a strip, which ends with a tile.
+  check({.row_block = 128, .k_block = 96}, any_bits(128 * 4300), 128, 4300);
 }
 
 TEST_CASE("quantize: amaxes that are too large under their scales become the largest number",

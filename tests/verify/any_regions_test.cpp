@@ -179,3 +179,17 @@ TEST_CASE("regions: rectangles of every content are found where they are", "[ver
     CHECK(seen[i] >= 5);
   }
 }
+
+TEST_CASE("elements are wrong where their bits differ, but for two NaNs", "[verify]") {
+  const std::vector<std::uint8_t> codes{0x00, 0x80, 0x01, 0x38, 0x7b, 0x7c, 0xfc, 0x7d, 0x7f, 0xfe};
+  const auto is_nan = [](std::uint8_t code) { return (code & 0x7fU) > 0x7cU; };
+  for (const std::uint8_t right : codes)
+    for (const std::uint8_t got : codes) {
+      const std::array<std::byte, 2> golden{std::byte{right}, std::byte{right}};
+      const std::array<std::byte, 2> output{std::byte{right}, std::byte{got}};
+      const WrongElements wrong(FormatId::e5m2, golden, output);
+      INFO(fmt::format("{:#04x} for {:#04x}", got, right));
+      CHECK_FALSE(wrong.at(0));
+      CHECK(wrong.at(1) == (got != right && !(is_nan(got) && is_nan(right))));
+    }
+}
