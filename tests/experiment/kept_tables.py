@@ -108,7 +108,9 @@ def words_of(folder):
     for plot in result["plots"]:
         specification = json.loads((Path(folder) / f"{plot['name']}.json").read_text())
         axes = specification["usermeta"]
-        logarithmic = [each["name"] for each in specification.get("params", []) if each.get("value") is True]
+        scales = {name: json.dumps(scale) for name, scale in specification.get("encoding", {}).items()}
+        logarithmic = [each["name"] + (" base 2" if "LN2" in scales.get(each["name"].removeprefix("log_"), "") else "")
+                       for each in specification.get("params", []) if each.get("value") is True]
         lines.append(f"plot {plot['name']}: {plot['title']}; {axes.get('x', '')}; {axes.get('y', '')}; "
                      f"{' '.join(logarithmic + colours_of(specification))}")
         lines += [f"plot {plot['name']}: {name}: {shown}" for name, shown in looks_of(specification)]

@@ -125,6 +125,7 @@ TEST_CASE("each sign that CSV quotes is quoted, in cells and in names of columns
     CHECK(csv_line({true, text, std::int64_t{3}, 0.5}) == "true," + expected + ",3,0.5");
   }
   CHECK(csv_line({}).empty());
+  CHECK(csv_line({std::string(), std::string(), true, std::string()}) == ",,true,");
 }
 
 TEST_CASE("texts stand to the left, all else to the right", "[experiment]") {
@@ -153,5 +154,6 @@ TEST_CASE("a table refuses rows of another length and columns of one name", "[ex
   Table table = example();
   CHECK_THROWS_WITH(table.add_row({true}), contains("table error: row: expected 3 cells, got 1"));
   CHECK(table.rows().size() == 2);
-  CHECK_THROWS_WITH(Table("t", "", {{"a", "", ""}, {"a", "", ""}}), contains("unique"));
+  for (const char* unit : {"", "dB"})
+    CHECK_THROWS_WITH(Table("t", "", {{"a", "", ""}, {"a", unit, ""}}), contains("unique"));
 }

@@ -286,6 +286,7 @@ TEST_CASE("rows are told apart by their place only if all points have as many", 
       sweep_table("k,repeat,seed,error\n1,0,1,5\n1,0,1,6\n2,0,2,7\n2,0,2,8\n", 1);
   REQUIRE(dimensions_of(even).size() == 2);
   CHECK(dimensions_of(even)[1].name == "row");
+  CHECK(dimensions_of(even)[1].values == Labels{"1", "2"});
   // The first point has fewer rows than the second, or more.
   for (const char* csv : {"k,repeat,seed,error\n1,0,1,5\n2,0,2,6\n2,0,2,7\n",
                           "k,repeat,seed,error\n1,0,1,5\n1,0,1,6\n2,0,2,7\n"})

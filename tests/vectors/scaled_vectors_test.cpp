@@ -79,7 +79,8 @@ TEST_CASE("block scales: every form of a vector file holds them", "[io]") {
       parse(header("# nan: any\n# scales: ue8m0 16\n") + kOperands +
             "7f80 00ff 3f800000 7fffffff\n" + kOperands + "0102 0304 00000000 40490fdb\n");
   file.header["kind"] = "by hand";
-  for (const char* name : {"v.txt", "v.npz", "v.safetensors", "v.jsonl"}) {
+  for (const char* name : {"v.txt", "v.npz", "v.safetensors", "v.jsonl", "v.npz.jsonl",
+                           "v.safetensors.npz", "v.jsonl.safetensors", "v.npz.txt"}) {
     INFO(name);
     save_vectors(folder / name, file);
     const VectorFile read = load_vectors(folder / name);
