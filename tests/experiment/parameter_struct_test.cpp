@@ -169,7 +169,7 @@ TEST_CASE("A value that does not fit its member is refused", "[experiment]") {
   CHECK_THROWS_WITH(read_parameters<Unsigned>(Parameters::from_toml("sizes = [1, -1]", false)),
                     contains("sizes: expected an integer from 0 to "));
   CHECK_THROWS_WITH(read_parameters<Found>(Parameters::from_toml("names = [\"c\"]", false)),
-                    "name: expected a, b or x, got 'c'");
+                    "names: name: expected a, b or x, got 'c'");
   CHECK_THROWS_WITH(read_parameters<Found>(Parameters::from_toml("names = [1]", false)),
                     contains("parameter names: expected a list of texts"));
   CHECK_THROWS_WITH(
