@@ -194,7 +194,7 @@ void half_ties(Builder& c) {
   const int top = std::min(c.top_exponent(cut + 1), 14);
   const bool wide = c.draws.coin();  // the large product reaches [2, 4)
   const auto leading = [&](const Format& f) {
-    return wide ? std::uint32_t{1} << (f.mantissa_bits - 1) : 0;
+    return wide && f.mantissa_bits > 0 ? std::uint32_t{1} << (f.mantissa_bits - 1) : 0;
   };
   c.set_product(0, c.draws.coin(), top, leading(c.a), leading(c.b));
   if (c.terms > 1) c.set_product(1, c.draws.coin(), top - (wide ? 10 : 11), 0, 0);
