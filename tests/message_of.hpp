@@ -1,6 +1,7 @@
 #pragma once
 // What a refusal says.
 
+#include <filesystem>
 #include <string>
 
 #include "fp8lab/core/error.hpp"
@@ -16,6 +17,21 @@ std::string message_of(const Call& call, const char* otherwise = "accepted") {
     return error.what();
   }
   return otherwise;
+}
+
+/// The same with ~ for the folder.
+template <typename Call>
+std::string message_in(const std::filesystem::path& folder, const Call& call) {
+  const std::string text = message_of(call);
+  const std::string name = folder.string();
+  std::string said;
+  std::size_t from = 0;
+  for (std::size_t at = 0; (at = text.find(name, from)) != std::string::npos;) {
+    said.append(text, from, at - from);
+    said += '~';
+    from = at + name.size();
+  }
+  return said.append(text, from);
 }
 
 }  // namespace fp8lab::test

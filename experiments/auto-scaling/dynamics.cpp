@@ -231,8 +231,7 @@ void add_dynamics(const RunContext& context, const AutoScalingSettings& settings
   for (const std::string& name : settings.dynamics.rules)
     all.push_back(find_rule(name, settings.rule));
   const Setup s = make_setup(context, settings);
-  parallel_points(
-      context, all.size(), [&](std::size_t i) { run_rule(s, all[i]); }, 0.0, 0.4);
+  parallel_points(context, all.size(), [&](std::size_t i) { run_rule(s, all[i]); });
   results.tables.push_back(dynamics_table(s, all));
   results.plots.push_back(step_plot(all, "step_snr", "Signal to noise of the mean, step by step",
                                     {"SNR (dB)", false},

@@ -5,6 +5,7 @@
 
 #include "auto-scaling/dynamics.hpp"
 #include "auto-scaling/settings.hpp"
+#include "common/repeats.hpp"
 
 namespace fp8lab::experiments {
 
@@ -12,9 +13,9 @@ Results auto_scaling(const RunContext& context) {
   const auto settings = read_parameters<AutoScalingSettings>(context.parameters);
   // The dynamics read files: a bad one is refused before anything is computed.
   Results dynamics;
-  add_dynamics(context, settings, dynamics);
+  add_dynamics(part_of(context, 0.0, 0.4), settings, dynamics);
   Results results;
-  add_reductions(context, settings, results);
+  add_reductions(part_of(context, 0.4, 1.0), settings, results);
   std::ranges::move(dynamics.tables, std::back_inserter(results.tables));
   std::ranges::move(dynamics.plots, std::back_inserter(results.plots));
   std::ranges::move(dynamics.findings, std::back_inserter(results.findings));

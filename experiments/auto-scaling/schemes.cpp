@@ -79,7 +79,7 @@ std::vector<Point> measure_points(const RunContext& context, const Setup& s) {
       parallel_points(
           context, kSchemes,
           [&](std::size_t scheme) { measure(s, gradients, mean, points[i * kSchemes + scheme]); },
-          0.4 + 0.6 * done / sets, 0.4 + 0.6 * (done + 1.0) / sets);
+          done / sets, (done + 1.0) / sets);
     }
   return points;
 }

@@ -78,12 +78,20 @@ Table draw_table(std::span<const Table> repeats, const std::vector<std::string_v
 
 }  // namespace
 
-RunContext repeat_of(const RunContext& context, std::size_t repeat, std::size_t repeats) {
-  RunContext one = context;
+RunContext part_of(const RunContext& context, double from, double to) {
+  RunContext part = context;
   if (context.on_progress)
-    one.on_progress = [report = context.on_progress, repeat, repeats](double fraction) {
-      report((static_cast<double>(repeat) + fraction) / static_cast<double>(repeats));
+    part.on_progress = [report = context.on_progress, from, to](double fraction) {
+      report(std::lerp(from, to, fraction));
     };
+  return part;
+}
+
+RunContext repeat_of(const RunContext& context, std::size_t repeat, std::size_t repeats) {
+  const auto share = [&](std::size_t done) {
+    return static_cast<double>(done) / static_cast<double>(repeats);
+  };
+  RunContext one = part_of(context, share(repeat), share(repeat + 1));
   if (repeat > 0) one.seed = context.random("repeats").bits64(repeat);
   return one;
 }

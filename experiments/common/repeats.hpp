@@ -13,6 +13,9 @@
 
 namespace fp8lab::experiments {
 
+/// The run whose progress is that of a larger one between `from` and `to`.
+RunContext part_of(const RunContext& context, double from, double to);
+
 /// The run of repeat number `repeat` of `repeats`: repeat 0 has the run's own seed, others have
 /// seeds drawn from it.
 RunContext repeat_of(const RunContext& context, std::size_t repeat, std::size_t repeats);

@@ -1,6 +1,5 @@
 #include "fp8lab/experiment/experiment.hpp"
 
-#include <cmath>
 #include <vector>
 
 #include "common/repeats.hpp"
@@ -18,15 +17,8 @@ Setup make_setup(const RunContext& context, const ReductionSettings& settings) {
   return s;
 }
 
-/// The repeats of a stage, which goes through all of them, with its share of the run's progress.
-std::vector<Setup> stage(const RunContext& context, const ReductionSettings& settings, double from,
-                         double to) {
-  RunContext part = context;
-  if (context.on_progress)
-    part.on_progress = [report = context.on_progress, from, to](double fraction) {
-      report(std::lerp(from, to, fraction));
-    };
-  return measure_repeats(part, settings.repeats,
+std::vector<Setup> make_repeats(const RunContext& context, const ReductionSettings& settings) {
+  return measure_repeats(context, settings.repeats,
                          [&](const RunContext& one) { return make_setup(one, settings); });
 }
 
@@ -35,9 +27,10 @@ std::vector<Setup> stage(const RunContext& context, const ReductionSettings& set
 Results fp8_allreduce(const RunContext& context) {
   const auto settings = read_parameters<ReductionSettings>(context.parameters);
   Results results;
-  add_reductions(stage(context, settings, 0.0, 0.8), results);
-  add_gathers(stage(context, settings, 0.8, 0.9), results);
-  add_desync(stage(context, settings, 0.9, 1.0), results);
+  // Each stage goes through all repeats.
+  add_reductions(make_repeats(part_of(context, 0.0, 0.8), settings), results);
+  add_gathers(make_repeats(part_of(context, 0.8, 0.9), settings), results);
+  add_desync(make_repeats(part_of(context, 0.9, 1.0), settings), results);
   return results;
 }
 

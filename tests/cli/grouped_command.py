@@ -161,8 +161,7 @@ def mistakes(case):
     def verify(d, *more, code=1, stdout=()):
         path = case.save("got", d)
         call = ["verify", path, "--inputs", *files, *scales, *kernel, *grouped, *more]
-        expect(code, *call, stdout=stdout)
-        said = run(*call).stdout
+        said = expect(code, *call, stdout=stdout).stdout
         report = json.loads(run(*call, "--json").stdout)
         for finding in sum((one["findings"] for one in report["groups"]), []):
             check(f"{finding['name']} is printed", finding["text"] != finding["name"] and finding["text"] in said, said)

@@ -17,6 +17,7 @@
 #include "message_of.hpp"
 
 using namespace fp8lab;
+using namespace fp8lab::test;
 
 namespace {
 
@@ -25,21 +26,6 @@ constexpr std::array<float, 6> kSixFloats{1, 2, 3, -1, 0, 448};
 
 TensorView six_codes(ElementType type, std::vector<std::int64_t> shape = {2, 3}) {
   return view_of(type, std::move(shape), std::span<const std::uint8_t>(kSixCodes));
-}
-
-/// The message with ~ for the folder.
-template <class Call>
-std::string said_in(const TemporaryFolder& folder, const Call& call) {
-  const std::string text = test::message_of(call);
-  const std::string name = folder.path().string();
-  std::string said;
-  std::size_t from = 0;
-  for (std::size_t at = 0; (at = text.find(name, from)) != std::string::npos;) {
-    said.append(text, from, at - from);
-    said += '~';
-    from = at + name.size();
-  }
-  return said.append(text, from);
 }
 
 std::string numpy_file(const std::string& header, std::size_t bytes) {
@@ -60,7 +46,7 @@ std::string tensors_file(const std::string& header, std::size_t bytes) {
 TEST_CASE("operands: what is wrong with a file or its name, word for word", "[io]") {
   const TemporaryFolder folder("operand_words");
   const auto said = [&](const std::string& name, std::optional<ElementType> type = {}) {
-    return said_in(folder, [&] { (void)load_operand((folder / name).string(), type); });
+    return message_in(folder.path(), [&] { (void)load_operand((folder / name).string(), type); });
   };
   const auto with_sidecar = [&](const std::string& text, std::optional<ElementType> type = {}) {
     write_text(folder / "x.bin.json", text);
@@ -112,7 +98,7 @@ TEST_CASE("operands: what is wrong with a file or its name, word for word", "[io
 TEST_CASE("npz: what is wrong with an archive, word for word", "[io]") {
   const TemporaryFolder folder("npz_words");
   const auto said = [&](const std::string& file, std::string_view name) {
-    return said_in(folder, [&] { (void)NpzFile(folder / file).read(name); });
+    return message_in(folder.path(), [&] { (void)NpzFile(folder / file).read(name); });
   };
   write_text(folder / "no.npz", "no archive");
   CHECK(said("no.npz", "a") == "~/no.npz: not a readable .npz file: Not a zip archive");
@@ -126,7 +112,7 @@ TEST_CASE("npz: what is wrong with an archive, word for word", "[io]") {
   write_text(folder / "b.npz", bytes);
   CHECK(said("b.npz", "a") == "~/b.npz: member 'a': damaged: CRC error");
   const auto written = [&](const std::vector<NamedTensor>& tensors) {
-    return said_in(folder, [&] { write_npz(folder / "w.npz", tensors); });
+    return message_in(folder.path(), [&] { write_npz(folder / "w.npz", tensors); });
   };
   const TensorView one = six_codes(ElementType::u8);
   CHECK(written({{"", one}}) == "tensor name: expected a unique name without '/', got ''");
@@ -143,8 +129,9 @@ TEST_CASE("npy: packed codes are stored row by row, and said to be", "[io]") {
                numpy_file(fmt::format("{{'descr': '|u1', 'fortran_order': {}, 'shape': {}, }}\n",
                                       order, shape),
                           6));
-    return said_in(folder,
-                   [&] { (void)load_operand((folder / "x.npy").string(), ElementType::e2m1x2); });
+    return message_in(folder.path(), [&] {
+      (void)load_operand((folder / "x.npy").string(), ElementType::e2m1x2);
+    });
   };
   CHECK(said("False", "(2, 3)") == "accepted");
   CHECK(said("True", "(6,)") == "accepted");
@@ -157,7 +144,7 @@ TEST_CASE("safetensors: what is wrong with a file as a whole, word for word", "[
   const TemporaryFolder folder("safetensors_words");
   const auto said = [&](const std::string& text) {
     write_text(folder / "x.safetensors", text);
-    return said_in(folder, [&] { SafetensorsFile file(folder / "x.safetensors"); });
+    return message_in(folder.path(), [&] { SafetensorsFile file(folder / "x.safetensors"); });
   };
   const std::string whole =
       tensors_file(R"({"a": {"dtype": "U8", "shape": [3], "data_offsets": [0, 3]}})", 3);
@@ -174,7 +161,7 @@ TEST_CASE("safetensors: what is wrong with a file as a whole, word for word", "[
   CHECK(said(tensors_file(R"({"__metadata__": {"a": "b"}})", 0)) == "accepted");
 
   const auto written = [&](std::size_t size, const std::string& name, std::uint64_t offset) {
-    return said_in(folder, [&] {
+    return message_in(folder.path(), [&] {
       SafetensorsWriter out(folder / "y.safetensors", {{"a", ElementType::u8, {2, 3}}}, {});
       out.write(name, offset, std::as_bytes(std::span(kSixCodes)).first(size));
       out.commit();
@@ -190,22 +177,22 @@ TEST_CASE("safetensors: what is wrong with a file as a whole, word for word", "[
 TEST_CASE("files: what cannot be read or named, word for word", "[io]") {
   const TemporaryFolder folder("file_words");
   const auto read = [&](const std::filesystem::path& path) {
-    return said_in(folder, [&] { (void)read_file(path); });
+    return message_in(folder.path(), [&] { (void)read_file(path); });
   };
   CHECK(read(folder / "none") == "~/none: cannot read: No such file or directory");
   CHECK(read(folder.path()) == "~: cannot read: it is a folder");
   CHECK(read("/dev/zero") ==
         "/dev/zero: cannot read: not a regular file (a pipe can be read as /dev/stdin)");
   const auto named = [&](std::string_view name) {
-    return said_in(folder, [&] { require_file_name("table", name); });
+    return message_in(folder.path(), [&] { require_file_name("table", name); });
   };
   CHECK(named("a.b-c_9") == "accepted");
   for (const char* name : {"", ".a", "a/b", "a b"})
     CHECK(named(name) ==
           fmt::format("table: expected letters, digits, '-', '_' and inner dots, got '{}'", name));
-  CHECK(said_in(folder, [&] { make_writable_folder(""); }) ==
+  CHECK(message_in(folder.path(), [&] { make_writable_folder(""); }) ==
         "folder: expected the name of a folder, got ''");
-  CHECK(said_in(folder, [&] {
+  CHECK(message_in(folder.path(), [&] {
           write_file(folder / "failed", [](std::ostream& out) { out.setstate(std::ios::failbit); });
         }) == "~/failed: cannot write: the stream failed");
   CHECK(folder.files() == 0);

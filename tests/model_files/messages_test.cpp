@@ -20,32 +20,13 @@
 using namespace fp8lab;
 using namespace fp8lab::test;
 
-namespace {
-
-/// The message with ~ for the folder.
-template <class Call>
-std::string words_in(const TemporaryFolder& folder, const Call& call) {
-  const std::string text = message_of(call);
-  const std::string name = folder.path().string();
-  std::string said;
-  std::size_t from = 0;
-  for (std::size_t at = 0; (at = text.find(name, from)) != std::string::npos;) {
-    said.append(text, from, at - from);
-    said += '~';
-    from = at + name.size();
-  }
-  return said.append(text, from);
-}
-
-}  // namespace
-
 TEST_CASE("what is wrong with a model's index, word for word", "[model_files]") {
   const TemporaryFolder folder("index_words");
   write_shard(folder / "one.safetensors", {"a", "b"});
   write_shard(folder / "two.safetensors", {"c"});
   const auto said = [&](const std::string& index) {
     write_text(folder / std::string(kIndexFile), index);
-    return words_in(folder, [&] { (void)ModelDirectory(folder.path()); });
+    return message_in(folder.path(), [&] { (void)ModelDirectory(folder.path()); });
   };
   const auto mapped = [&](const std::string& map) {
     return said(fmt::format(R"({{"weight_map": {{{}}}}})", map));
@@ -96,7 +77,7 @@ TEST_CASE("what is wrong with a model's index, word for word", "[model_files]") 
 TEST_CASE("what is wrong with a model's folder without an index, word for word", "[model_files]") {
   const TemporaryFolder folder("folder_words");
   const auto said = [&](const std::string& place) {
-    return words_in(folder, [&] { (void)ModelDirectory(folder / place); });
+    return message_in(folder.path(), [&] { (void)ModelDirectory(folder / place); });
   };
   std::filesystem::create_directories(folder / "m");
   const std::string wanted =
@@ -132,8 +113,9 @@ TEST_CASE("what is wrong with stored weights and their samples, word for word", 
     std::filesystem::create_directories(folder / "in");
     write_safetensors(folder / "in/model.safetensors", tensors);
     write_text(folder / "in/config.json", config_of(layout, preset));
-    return words_in(
-        folder, [&] { (void)dequantize_model(ModelDirectory(folder / "in"), {}, folder / "out"); });
+    return message_in(folder.path(), [&] {
+      (void)dequantize_model(ModelDirectory(folder / "in"), {}, folder / "out");
+    });
   };
   const TensorView weight = bytes_view(ElementType::e4m3fn, {4, 16}, codes);
   CHECK(said("deepseek", "deepgemm", {{"a.weight", weight}, {"a.weight_scale_inv", floats({1})}}) ==
@@ -164,8 +146,8 @@ TEST_CASE("what is wrong with stored weights and their samples, word for word", 
   CHECK(said("modelopt", "modelopt-nvfp4", three) ==
         "tensor 'a.weight_scale': expected e4m3fn scales, got u8");
 
-  CHECK(words_in(
-            folder,
+  CHECK(message_in(
+            folder.path(),
             [&] {
               (void)read_quantization(
                   R"({"quantization_config": {"quant_method": "torchao", "quant_type": {"default":
@@ -178,8 +160,8 @@ TEST_CASE("what is wrong with stored weights and their samples, word for word", 
 
   const CalibrationTargets targets{.columns = {{"a", 2}}, .kept = {"head"}};
   const auto sampled = [&](const std::filesystem::path& file) {
-    return words_in(folder,
-                    [&] { (void)calibrate_inputs(find_preset("modelopt"), {file}, targets); });
+    return message_in(folder.path(),
+                      [&] { (void)calibrate_inputs(find_preset("modelopt"), {file}, targets); });
   };
   write_safetensors(folder / "s.safetensors", {{"a.input", floats({1, 2})}, {"b", floats({2})}});
   CHECK(sampled(folder / "s.safetensors") ==

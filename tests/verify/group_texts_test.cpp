@@ -54,13 +54,17 @@ std::string mistakes_text(const GroupedProduct& product, std::size_t part) {
   return text;
 }
 
-/// What is tried of another group's weights, scales, rows and bias, in this order.
-std::string of_rows(std::string_view relation, int group, bool rows_enough) {
-  std::string text = fmt::format(
+std::string of_weights(std::string_view relation, int group) {
+  return fmt::format(
       "weight_codes_of_{0}_group: the weights of group {1} under this group's scales\n"
       "! weight_of_{0}_group: the weights of group {1}\n"
       "! scale_b_of_{0}_group: the scales of group {1}'s weights\n",
       relation, group);
+}
+
+/// What is tried of another group's weights, scales, rows and bias, in this order.
+std::string of_rows(std::string_view relation, int group, bool rows_enough) {
+  std::string text = of_weights(relation, group);
   if (rows_enough)
     text += fmt::format(
         "input_of_{0}_group: the rows of group {1}\n"
@@ -70,11 +74,7 @@ std::string of_rows(std::string_view relation, int group, bool rows_enough) {
 }
 
 std::string of_batch(std::string_view relation, int group, bool other_tensor_scale_b) {
-  std::string text = fmt::format(
-      "weight_codes_of_{0}_group: the weights of group {1} under this group's scales\n"
-      "! weight_of_{0}_group: the weights of group {1}\n"
-      "! scale_b_of_{0}_group: the scales of group {1}'s weights\n",
-      relation, group);
+  std::string text = of_weights(relation, group);
   if (other_tensor_scale_b)
     text += fmt::format(
         "! tensor_scale_b_of_{0}_group: the tensor scale of group {1}'s weights\n"
