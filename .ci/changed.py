@@ -32,6 +32,7 @@ HEADER = re.compile(r"(lib|experiments|apps)/.*\.(hpp|inc)")
 WHOLE_LIBRARY = COSTLY_ROOMS | {"cuda", "explorer"}  # they stand on more than lib/
 INCLUDED = re.compile(r'^#\s*include "fp8lab/(\w+)/', re.MULTILINE)
 OTHER_TESTS = re.compile(r'^#\s*include "(\w+)/', re.MULTILINE)
+APP_SOURCE = re.compile(r'^#\s*include "(apps/\w+/\w+)\.cpp"', re.MULTILINE)
 # Long tests of one part: what makes them run, and in one of how many runs they are drawn otherwise.
 REPORTS = re.compile(r"lib/fp8lab/(report|plots|experiment)/|tests/(report|browser)/.*(?<!_test\.cpp)$")
 TRAINS = re.compile(r"(experiments/(claims|common)|lib/fp8lab/(train|model|optim|collectives|experiment))/")
@@ -154,8 +155,10 @@ def compiled(tested):
 
 
 def rooms_included(folder):
-    """What the sources below a folder include: rooms of lib/, and folders of others."""
+    """What the sources below a folder include, a source of apps/ with its header among them: rooms of lib/, and folders of others."""
     text = "\n".join(path.read_text() for path in folder.rglob("*") if path.suffix in (".cpp", ".hpp", ".inc", ".cuh"))
+    parts = [Path(name + suffix) for name in APP_SOURCE.findall(text) for suffix in (".cpp", ".hpp")]
+    text = "\n".join([text, *(path.read_text() for path in parts if path.is_file())])
     return set(INCLUDED.findall(text)), set(OTHER_TESTS.findall(text))
 
 

@@ -46,17 +46,19 @@ def check(holds, what):
 
 
 def left_out(root):
-    """Rooms that tests reach by includes of tests, of other tests, and of rooms are needed; others are not."""
+    """Rooms that tests reach by includes of tests, of other tests, of an app's sources, and of rooms are needed; others are not."""
     texts = {"lib/fp8lab/core/a.hpp": "", "lib/fp8lab/cast/b.hpp": '#include "fp8lab/core/a.hpp"',
              "lib/fp8lab/gemm/c.cpp": '#include "fp8lab/cast/b.hpp"', "lib/fp8lab/io/d.hpp": "",
              "lib/fp8lab/verify/e.hpp": '#include "fp8lab/io/d.hpp"', "tests/gemm/x_test.cpp": '#include "fp8lab/gemm/c.hpp"',
-             "tests/scaling/x_test.cpp": '#include "gemm/problems.hpp"', "tests/io/x_test.cpp": '#include "fp8lab/io/d.hpp"'}
+             "tests/scaling/x_test.cpp": '#include "gemm/problems.hpp"', "tests/io/x_test.cpp": '#include "fp8lab/io/d.hpp"',
+             "tests/cast/x_test.cpp": '#include "apps/cli/part.cpp"', "apps/cli/part.cpp": '#include "part.hpp"',
+             "apps/cli/part.hpp": '#include "fp8lab/verify/e.hpp"'}
     for name, text in texts.items():
         (root / name).parent.mkdir(parents=True, exist_ok=True)
         (root / name).write_text(text + "\n")
     for rooms, expected in ((["gemm"], ["io", "scaling", "verify"]), (["scaling"], ["io", "scaling", "verify"]),
                             (["io"], ["cast", "gemm", "scaling", "verify"]), (["io", "gemm"], ["scaling", "verify"]),
-                            (["io", "experiments"], []), (["cuda"], [])):
+                            (["cast"], ["cast", "gemm", "scaling"]), (["io", "experiments"], []), (["cuda"], [])):
         found = asked(root, "left-out", *rooms)
         check(found == expected, f"rooms that tests of {rooms} do without: expected {expected}, got {found}")
     git(root, "checkout", "-q", ".")
