@@ -49,14 +49,15 @@ std::uint32_t code_of_nan(const Format& f, NanPolicy policy, bool negative) {
   if (f.specials == SpecialValues::none)
     return policy == NanPolicy::signed_quiet ? (negative ? 0 : sign) : largest;
   const std::uint32_t ones = (1U << (f.exponent_bits + f.mantissa_bits)) - 1;
-  const std::uint32_t quiet = ones ^ ((1U << (f.mantissa_bits - 1)) - 1);
+  // Of IEEE's formats, all of which have a fraction.
+  const auto quiet = [&] { return ones ^ ((1U << (f.mantissa_bits - 1)) - 1); };
   switch (policy) {
     case NanPolicy::positive_all_ones:
       return ones;
     case NanPolicy::signed_all_ones:
       return ones | (negative ? sign : 0);
     default:
-      return (f.specials == SpecialValues::ieee ? quiet : ones) | (negative ? sign : 0);
+      return (f.specials == SpecialValues::ieee ? quiet() : ones) | (negative ? sign : 0);
   }
 }
 
