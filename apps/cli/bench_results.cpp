@@ -9,6 +9,8 @@
 #include <utility>
 #include <vector>
 
+#include "fp8lab/core/counted.hpp"
+
 namespace fp8lab::cli {
 namespace {
 
@@ -90,11 +92,11 @@ Results bench_results(const json& report, const json& ceilings) {
   results.tables.push_back(table_of("ceilings", json::array({ceilings})));
   results.tables.push_back(table_of("setup", json::array({setup})));
   results.findings = {fmt::format(
-      "Measured on {} thread{}, target {}: FMA peak {:.1f} GMAC/s, stream read {:.1f} GB/s, copy "
+      "Measured on {}, target {}: FMA peak {:.1f} GMAC/s, stream read {:.1f} GB/s, copy "
       "{:.1f} GB/s. The kernels' bits were {}.",
-      ceilings["threads"].get<int>(), ceilings["threads"] == 1 ? "" : "s",
-      ceilings["target"].get<std::string>(), ceilings["fma_peak_gmacs"].get<double>(),
-      ceilings["stream_read_gbs"].get<double>(), ceilings["stream_copy_gbs"].get<double>(),
+      counted(ceilings["threads"].get<int>(), "thread"), ceilings["target"].get<std::string>(),
+      ceilings["fma_peak_gmacs"].get<double>(), ceilings["stream_read_gbs"].get<double>(),
+      ceilings["stream_copy_gbs"].get<double>(),
       report["verified"].get<bool>() ? "right" : "wrong")};
   return results;
 }

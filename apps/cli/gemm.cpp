@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "command.hpp"
+#include "fp8lab/core/counted.hpp"
 #include "fp8lab/metrics/tensor.hpp"
 #include "fp8lab/product/execution.hpp"
 #include "grouped.hpp"
@@ -65,10 +66,10 @@ void print(const Product& product, const GemmArguments& options, const std::vect
     fmt::print("{}\n", report.dump(2));
     return;
   }
-  fmt::print("{}: D [{}, {}] = A . B^T over k = {}, promotion {}{}, {} ({}, {}, {} {})\n",
+  fmt::print("{}: D [{}, {}] = A . B^T over k = {}, promotion {}{}, {} ({}, {}, {})\n",
              product.model, product.rows(), product.columns(), product.problem.a.k,
              product.problem.promotion_interval, c_text(product.problem), dtype, ran.method,
-             to_string(ran.target), ran.threads, ran.threads == 1 ? "thread" : "threads");
+             to_string(ran.target), counted(ran.threads, "thread"));
   if (product.split.parts > 1)
     fmt::print("  K in {} parts of {} tiles, {} added\n", product.split.parts,
                to_string(product.split.cut), to_string(product.split.order));

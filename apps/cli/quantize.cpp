@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "command.hpp"
+#include "fp8lab/core/counted.hpp"
 #include "fp8lab/core/error.hpp"
 #include "fp8lab/io/npy.hpp"
 #include "fp8lab/io/safetensors.hpp"
@@ -163,9 +164,8 @@ nlohmann::json json_of(const LoadedTensor& tensor, const QuantizedTensor& q,
 }
 
 void print(const LoadedTensor& tensor, const QuantizedTensor& q, const QuantizationStatistics& s) {
-  fmt::print("{} {}: {}, {} scale{} for tiles of {} x {}\n", tensor.name, shape_text(tensor.shape),
-             format(q.format).name, q.scales.size(), q.scales.size() == 1 ? "" : "s", q.row_block,
-             q.k_block);
+  fmt::print("{} {}: {}, {} for tiles of {} x {}\n", tensor.name, shape_text(tensor.shape),
+             format(q.format).name, counted(q.scales.size(), "scale"), q.row_block, q.k_block);
   if (s.count == 0) {
     fmt::print("  no elements\n");
     return;

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "command.hpp"
+#include "fp8lab/core/counted.hpp"
 #include "fp8lab/core/error.hpp"
 #include "fp8lab/experiment/experiment.hpp"
 #include "fp8lab/io/files.hpp"
@@ -65,7 +66,7 @@ int run(const ReportArguments& options) {
   const std::string html =
       compares ? html_comparison(of_folders[0], of_folders[1]) : html_report(all);
   write_file(file, html);
-  fmt::print("{}: {} run{}{}, {} kB\n", file.string(), all.size(), all.size() == 1 ? "" : "s",
+  fmt::print("{}: {}{}, {} kB\n", file.string(), counted(all.size(), "run"),
              compares ? " side by side" : "", (html.size() + 999) / 1000);
   return kPass;
 }

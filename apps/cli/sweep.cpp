@@ -1,4 +1,5 @@
 #include "fp8lab/sweep/sweep.hpp"
+#include "fp8lab/core/counted.hpp"
 
 #include <fmt/format.h>
 
@@ -137,10 +138,10 @@ int dry_run(const SweepPlan& plan, const SweepArguments& options) {
     fmt::print("{}\n", point_text(plan, plan.shard.index + i * plan.shard.count));
   if (points > kShownPoints) fmt::print("     ... {} more points\n", points - kShownPoints);
   const auto [seconds, measured] = measure_points(plan);
-  fmt::print("\n{} points, {:.2g} s per point ({} measured), about {} on {} threads\n", points,
+  fmt::print("\n{}, {:.2g} s per point ({} measured), about {} on {}\n", counted(points, "point"),
              seconds, measured,
              duration_text(static_cast<double>(points) * seconds / options.threads),
-             options.threads);
+             counted(options.threads, "thread"));
   return kPass;
 }
 

@@ -9,6 +9,7 @@
 #include <sstream>
 
 #include "command.hpp"
+#include "fp8lab/core/counted.hpp"
 #include "fp8lab/core/error.hpp"
 #include "fp8lab/core/threads.hpp"
 #include "fp8lab/train/guard.hpp"
@@ -214,9 +215,9 @@ void print_ranks(const train::ParallelTrainer& ranks) {
   const train::GradientReducer& r = ranks.reducer();
   const train::ReductionOptions& o = r.options();
   fmt::print(
-      "{} {}, gradients {} {}: {:.1f} dB, {:.3g} % underflow, {:.3g} % saturated, smallest mu "
+      "{}, gradients {} {}: {:.1f} dB, {:.3g} % underflow, {:.3g} % saturated, smallest mu "
       "{:.4g}\n",
-      o.ranks, o.ranks == 1 ? "rank" : "ranks", o.wire.name, to_string(o.scaling), r.sqnr_db(),
+      counted(o.ranks, "rank"), o.wire.name, to_string(o.scaling), r.sqnr_db(),
       r.underflow_percent(), r.saturated_percent(), r.smallest_mu());
   fmt::print("{} bytes sent by the busiest rank, states of {} to {} bytes per rank\n",
              r.bytes_sent(), ranks.memory().smallest, ranks.memory().largest);

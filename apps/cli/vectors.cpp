@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "command.hpp"
+#include "fp8lab/core/counted.hpp"
 #include "fp8lab/core/error.hpp"
 #include "fp8lab/vectors/cases.hpp"
 #include "fp8lab/vectors/reduce.hpp"
@@ -49,15 +50,15 @@ int write_separating(const VectorsArguments& options) {
     return kMismatch;
   }
   if (found.file.cases.empty()) {
-    fmt::print(stderr,
-               "fp8lab: no input found that distinguishes {} from {}, in {} cases of {} terms\n",
-               first.name, second.name, found.tried, found.file.terms);
+    fmt::print(stderr, "fp8lab: no input found that distinguishes {} from {}, in {} of {}\n",
+               first.name, second.name, counted(found.tried, "case"),
+               counted(found.file.terms, "term"));
     return kMismatch;
   }
   write(found.file, options.output);
-  fmt::print(stderr, "{} cases of {} distinguish {} from {}; the first has {} non-zero terms\n",
+  fmt::print(stderr, "{} cases of {} distinguish {} from {}; the first has {}\n",
              found.file.cases.size(), found.tried, first.name, second.name,
-             live_terms(found.file.cases.front()));
+             counted(live_terms(found.file.cases.front()), "non-zero term"));
   return kPass;
 }
 

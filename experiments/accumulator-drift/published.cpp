@@ -10,6 +10,7 @@
 
 #include "common/repeats.hpp"
 #include "fp8lab/cast/policy.hpp"
+#include "fp8lab/core/counted.hpp"
 #include "fp8lab/experiment/row_table.hpp"
 
 namespace fp8lab::experiments {
@@ -105,10 +106,10 @@ void add_published_setups(const Sweep& sweep, Results& results) {
     }
     const PublishedPoint& p = sets.front()[i];
     results.findings.push_back(fmt::format(
-        "{}, K = {}, {} operands without a scale, {} outputs:{} ({}; {}; sets of operands: {}).",
-        kHopper, p.k, to_string(p.distribution),
-        sweep.settings().published_rows * sweep.settings().published_rows, figures,
-        kIntervalMeaning, kLogIntervalMeaning, sets.size()));
+        "{}, K = {}, {} operands without a scale, {}:{} ({}; {}; sets of operands: {}).", kHopper,
+        p.k, to_string(p.distribution),
+        counted(sweep.settings().published_rows * sweep.settings().published_rows, "output"),
+        figures, kIntervalMeaning, kLogIntervalMeaning, sets.size()));
   }
 }
 

@@ -10,6 +10,7 @@
 #include "common/parallel.hpp"
 #include "common/series.hpp"
 #include "common/spread.hpp"
+#include "fp8lab/core/counted.hpp"
 #include "fp8lab/core/error.hpp"
 #include "fp8lab/scaling/scale_rule.hpp"
 
@@ -241,9 +242,9 @@ std::string resolution_finding(std::size_t elements, double delta) {
       needed >= 1.0 ? "the data resolve it"
                     : "the data cannot resolve it, and a single saturated sum halves mu";
   return fmt::format(
-      "One of {} elements is {:.2g} %; smaller shares of overflow or underflow cannot be measured. "
-      "delta = {:g} % is {:.3g} elements: {}.",
-      elements, one, 100.0 * delta, needed, verdict);
+      "One of {} is {:.2g} %; smaller shares of overflow or underflow cannot be measured. "
+      "delta = {:g} % is {:.3g} element{}: {}.",
+      counted(elements, "element"), one, 100.0 * delta, needed, needed == 1.0 ? "" : "s", verdict);
 }
 
 }  // namespace fp8lab::experiments

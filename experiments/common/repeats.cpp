@@ -6,6 +6,8 @@
 #include <cmath>
 #include <variant>
 
+#include "fp8lab/core/counted.hpp"
+
 namespace fp8lab::experiments {
 namespace {
 
@@ -29,10 +31,8 @@ Table mean_table(std::span<const Table> repeats, const std::vector<std::string_v
       columns.push_back({column.name + "_spread", column.unit,
                          "half width of the interval that holds 99 % of single draws"});
   }
-  Table table(
-      first.name(),
-      fmt::format("{}, {} draw{}", first.title(), repeats.size(), repeats.size() == 1 ? "" : "s"),
-      columns);
+  Table table(first.name(), fmt::format("{}, {}", first.title(), counted(repeats.size(), "draw")),
+              columns);
   for (std::size_t row = 0; row < first.rows().size(); ++row) {
     std::vector<Cell> cells;
     for (std::size_t c = 0; c < first.columns().size(); ++c) {

@@ -1,4 +1,5 @@
 #include "fp8lab/experiment/experiment.hpp"
+#include "fp8lab/core/counted.hpp"
 
 #include <fmt/format.h>
 
@@ -209,7 +210,7 @@ std::vector<std::string> findings_of(const Study& study) {
     const double resolution = 100.0 * share_resolution(static_cast<std::size_t>(first.parameters));
     findings.push_back(fmt::format(
         "{} workers, {}: gap to FP32 wires {} nats, mean gradient at {} dB, {} underflow, {} "
-        "saturated, {:.3g} times the traffic ({}, {} seeds; {}).",
+        "saturated, {:.3g} times the traffic ({}, {}; {}).",
         point.options.ranks, point.name(), interval_text(gaps),
         interval_text(each_repeat(point.runs, figure(&ParallelRun::sqnr_db))),
         share_text(each_repeat(point.runs, figure(&ParallelRun::underflow_percent)), 1.0,
@@ -217,7 +218,7 @@ std::vector<std::string> findings_of(const Study& study) {
         share_text(each_repeat(point.runs, figure(&ParallelRun::saturated_percent)), 1.0,
                    resolution),
         first.bytes_per_step / study.reference(point).runs.front().bytes_per_step, setup(study),
-        study.seeds, kIntervalMeaning));
+        counted(study.seeds, "seed"), kIntervalMeaning));
   }
   return findings;
 }

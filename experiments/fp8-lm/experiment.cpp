@@ -1,4 +1,5 @@
 #include "fp8lab/experiment/experiment.hpp"
+#include "fp8lab/core/counted.hpp"
 
 #include <fmt/format.h>
 
@@ -69,10 +70,9 @@ Study read_study(const Parameters& parameters) {
 
 std::string setup(const Study& study) {
   const StudySettings& s = study.settings;
-  return fmt::format("{} parameters, {} ranks of {} tokens per step, {} steps, {} {}",
+  return fmt::format("{} parameters, {} ranks of {} tokens per step, {} steps, {}",
                      study.runs.front().parameters, study.systems.front().reduction.ranks,
-                     s.sequences * s.shape.length, s.schedule.steps, study.seeds,
-                     study.seeds == 1 ? "seed" : "seeds");
+                     s.sequences * s.shape.length, s.schedule.steps, counted(study.seeds, "seed"));
 }
 
 Table system_table(const Study& study) {

@@ -1,4 +1,5 @@
 #include "fp8lab/experiment/experiment.hpp"
+#include "fp8lab/core/counted.hpp"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -272,6 +273,12 @@ std::string alarm_list(const Run& run, std::int64_t last) {
   return list.empty() ? "no alarm" : list;
 }
 
+std::string guard_text(std::int64_t snapshot_every) {
+  if (snapshot_every == 0) return "no guard";
+  return snapshot_every == 1 ? "a snapshot every step"
+                             : fmt::format("a snapshot every {} steps", snapshot_every);
+}
+
 std::vector<std::string> findings_of(const Study& study) {
   const std::int64_t last = study.settings.schedule.steps;
   std::vector<std::string> findings;
@@ -289,12 +296,10 @@ std::vector<std::string> findings_of(const Study& study) {
     const auto finite = std::count_if(row.run.losses.begin(), row.run.losses.end(),
                                       [](double loss) { return std::isfinite(loss); });
     findings.push_back(fmt::format(
-        "A {} NaN at step {} of {}, {}: {} steps end finite, {} rollbacks, {} steps repeated, {} "
-        "skipped{}.",
+        "A {} NaN at step {} of {}, {}: {} end finite, {}, {} repeated, {} skipped{}.",
         to_string(row.fault.kind), row.fault.step, row.run.losses.size(),
-        row.snapshot_every == 0 ? "no guard"
-                                : fmt::format("a snapshot every {} steps", row.snapshot_every),
-        finite, row.run.rollbacks, row.run.replayed, row.run.skipped,
+        guard_text(row.snapshot_every), counted(finite, "step"),
+        counted(row.run.rollbacks, "rollback"), counted(row.run.replayed, "step"), row.run.skipped,
         same_weights(row.run, study.faults.front().run) ? ", the bits of a run without it" : ""));
   }
   return findings;

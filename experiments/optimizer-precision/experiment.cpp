@@ -1,4 +1,5 @@
 #include "fp8lab/experiment/experiment.hpp"
+#include "fp8lab/core/counted.hpp"
 
 #include <fmt/format.h>
 
@@ -78,8 +79,8 @@ Summary summarize(const Comparison& c, std::size_t row) {
 }
 
 std::string setup(const Comparison& c) {
-  return fmt::format("{}, {} {}", describe_setup(c.settings, c.runs.front().parameters), c.seeds,
-                     c.seeds == 1 ? "seed" : "seeds");
+  return fmt::format("{}, {}", describe_setup(c.settings, c.runs.front().parameters),
+                     counted(c.seeds, "seed"));
 }
 
 Table verdict_table(const Comparison& c, const std::vector<Summary>& summaries) {

@@ -1,4 +1,5 @@
 #include "fp8lab/experiment/experiment.hpp"
+#include "fp8lab/core/counted.hpp"
 
 #include <fmt/format.h>
 
@@ -292,8 +293,8 @@ TorchResult torch_results(const RunContext& context, const Settings& p) {
 Plot repeats_plot(const DotRepeats& repeats) {
   Plot plot;
   plot.name = "numpy_repeats";
-  plot.title =
-      fmt::format("NumPy listing, part 3, {} draws: errors of the sums", repeats.as_written.size());
+  plot.title = fmt::format("NumPy listing, part 3, {}: errors of the sums",
+                           counted(repeats.as_written.size(), "draw"));
   plot.x = {"|sum - exact| / |exact| (%)", true};
   plot.y = {"draws with at most this error (%)", false};
   const auto add = [&](const char* label, const std::vector<ListingDot>& dots, const DotFigure& f,
@@ -334,14 +335,16 @@ std::vector<std::string> numpy_findings(const NumpyRun& run, const DotRepeats& r
                   "and {:.2f} % with (text: 2.70 and 0.06); corrected {:.3f} % and {:.3f} %.",
                   run.dot_written.naive_percent_off(), run.dot_written.promoted_percent_off(),
                   run.dot_corrected.naive_percent_off(), run.dot_corrected.promoted_percent_off()),
-      fmt::format("Over {} draws as written, promotion brings the sum nearer to the exact one in "
+      fmt::format("Over {} as written, promotion brings the sum nearer to the exact one in "
                   "{} % of them; the median errors are {} % without and {} % with it ({}).",
-                  repeats.as_written.size(), interval_text(Interval{nearer, half_width}, 100.0),
+                  counted(repeats.as_written.size(), "draw"),
+                  interval_text(Interval{nearer, half_width}, 100.0),
                   medians(repeats.as_written, 0), medians(repeats.as_written, 1), kRepeatMeaning),
       fmt::format("Corrected, the median error of the accumulation alone is {} % without and "
-                  "{} % with promotion; that of input quantization is {} % ({} draws; {}).",
+                  "{} % with promotion; that of input quantization is {} % ({}; {}).",
                   medians(repeats.corrected, 4), medians(repeats.corrected, 5),
-                  medians(repeats.corrected, 2), repeats.corrected.size(), kRepeatMeaning),
+                  medians(repeats.corrected, 2), counted(repeats.corrected.size(), "draw"),
+                  kRepeatMeaning),
   };
 }
 

@@ -1,4 +1,5 @@
 #include "fp8lab/experiment/experiment.hpp"
+#include "fp8lab/core/counted.hpp"
 
 #include <fmt/format.h>
 
@@ -140,9 +141,8 @@ void append(std::string& list, const std::string& name, const Summary& summary) 
 }
 
 std::string setup(const Study& study) {
-  return fmt::format("{}, {} {}",
-                     describe_setup(study.settings, study.points.front().run.parameters),
-                     study.seeds, study.seeds == 1 ? "seed" : "seeds");
+  return fmt::format("{}, {}", describe_setup(study.settings, study.points.front().run.parameters),
+                     counted(study.seeds, "seed"));
 }
 
 Table verdict_table(const Study& study, const std::vector<Summary>& summaries) {

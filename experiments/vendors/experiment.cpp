@@ -1,4 +1,5 @@
 #include "fp8lab/experiment/experiment.hpp"
+#include "fp8lab/core/counted.hpp"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -89,8 +90,8 @@ void add_spread(std::vector<Cell>& cells, std::span<const double> values) {
 }
 
 std::string setup_text(const VendorsStudy& s) {
-  return fmt::format("{}x{} outputs, one scale per {}, {} repeats", s.rows, s.columns, s.scaling,
-                     s.repeats);
+  return fmt::format("{}x{} outputs, one scale per {}, {}", s.rows, s.columns, s.scaling,
+                     counted(s.repeats, "repeat"));
 }
 
 Table error_table(const VendorsStudy& s) {
@@ -168,7 +169,8 @@ Plot plot_against_k(const VendorsStudy& s, const std::string& distribution, cons
                     const std::string& title) {
   Plot plot;
   plot.name = fmt::format("{}_{}", figure.name, distribution);
-  plot.title = fmt::format("{}, {}; bands: {} repeats", title, tensors_of(distribution), s.repeats);
+  plot.title = fmt::format("{}, {}; bands: {}", title, tensors_of(distribution),
+                           counted(s.repeats, "repeat"));
   plot.x = {"length of the dot product K (terms)", true, 2};
   plot.y = {"relative L2 error (%)", true};
   for (std::size_t c = 0; c < s.chips.size(); ++c) {

@@ -207,18 +207,18 @@ def test_dry_run():
 
     for step, values, more, text in (
         (600, "10,20,30", ["--threads", 2], "3 points, 0.8 s per point (3 measured), about 1.2 s on 2 threads"),
-        (1000, "10:17", ["--threads", 1], "8 points, 1.3 s per point (3 measured), about 11 s on 1 threads"),
-        (1001, "10:17", ["--threads", 1], "8 points, 1.3 s per point (3 measured), about 11 s on 1 threads"),
-        (1501, "10:17", ["--threads", 1], "8 points, 2.3 s per point (2 measured), about 18 s on 1 threads"),
+        (1000, "10:17", ["--threads", 1], "8 points, 1.3 s per point (3 measured), about 11 s on 1 thread"),
+        (1001, "10:17", ["--threads", 1], "8 points, 1.3 s per point (3 measured), about 11 s on 1 thread"),
+        (1501, "10:17", ["--threads", 1], "8 points, 2.3 s per point (2 measured), about 18 s on 1 thread"),
         (3001, "10:39", ["--threads", 4], "30 points, 6 s per point (1 measured), about 45 s on 4 threads"),
         (3000, "10:39", ["--threads", 2], "30 points, 4.5 s per point (2 measured), about 68 s on 2 threads"),
-        (40000, "10", ["--threads", 1], "1 points, 80 s per point (1 measured), about 80 s on 1 threads"),
-        (44990, "10", ["--threads", 1], "1 points, 90 s per point (1 measured), about 90 s on 1 threads"),
-        (45000, "10", ["--threads", 1], "1 points, 90 s per point (1 measured), about 2 min on 1 threads"),
-        (45000, "10:69", ["--threads", 1, "--shard", "1/2"], "30 points, 90 s per point (1 measured), about 45 min on 1 threads"),
-        (45000, "10:68", ["--threads", 1], "59 points, 90 s per point (1 measured), about 88 min on 1 threads"),
-        (45000, "10:69", ["--threads", 1], "60 points, 90 s per point (1 measured), about 1.5 h on 1 threads"),
-        (45000, "10:69", ["--threads", 1, "--repeat", 7], "420 points, 90 s per point (1 measured), about 10.5 h on 1 threads"),
+        (40000, "10", ["--threads", 1], "1 point, 80 s per point (1 measured), about 80 s on 1 thread"),
+        (44990, "10", ["--threads", 1], "1 point, 90 s per point (1 measured), about 90 s on 1 thread"),
+        (45000, "10", ["--threads", 1], "1 point, 90 s per point (1 measured), about 2 min on 1 thread"),
+        (45000, "10:69", ["--threads", 1, "--shard", "1/2"], "30 points, 90 s per point (1 measured), about 45 min on 1 thread"),
+        (45000, "10:68", ["--threads", 1], "59 points, 90 s per point (1 measured), about 88 min on 1 thread"),
+        (45000, "10:69", ["--threads", 1], "60 points, 90 s per point (1 measured), about 1.5 h on 1 thread"),
+        (45000, "10:69", ["--threads", 1, "--repeat", 7], "420 points, 90 s per point (1 measured), about 10.5 h on 1 thread"),
     ):  # fmt: skip
         got = said([step], values, *more)
         check(f"steps of {step} ms, {values}, {more}\n{got}\nexpected\n{text}", got == text)

@@ -85,5 +85,5 @@ TEST_CASE("collectives: what is refused, word for word, and what is not", "[coll
   CHECK(message_of([&] { add_on_wire(fp8, six, four); }) ==
         "term: expected 4 bytes for 4 elements of e4m3fn, got 6");
   CHECK(message_of([&] { add_on_wire(find_wire_format("f32"), six, six); }) ==
-        "term: expected 4 bytes for 1 elements of f32, got 6");
+        "term: expected 4 bytes for 1 element of f32, got 6");
 }

@@ -211,19 +211,18 @@ TEST_CASE("npy: the length of a header has two bytes, or four", "[io]") {
     for (std::size_t size = 0; size < whole.size(); ++size) {
       INFO("version " << version << ", " << size << " bytes");
       const std::size_t header = whole.size() - start - 3;
-      CHECK(
-          said(whole.substr(0, size)) ==
-          (size < 6       ? "x: not an .npy file (no \\x93NUMPY magic)"
-           : size < 10    ? "x: truncated in the first 10 bytes"
-           : size < start ? "x: truncated in the first 12 bytes"
-           : size < start + header
-               ? fmt::format("x: truncated: a header of {} bytes in a file of {}", header, size)
-               : fmt::format("x: truncated; copy or save it again: expected 3 elements of 1 bytes "
-                             "for [3], got {} bytes",
-                             size - start - header)));
+      CHECK(said(whole.substr(0, size)) ==
+            (size < 6       ? "x: not an .npy file (no \\x93NUMPY magic)"
+             : size < 10    ? "x: truncated in the first 10 bytes"
+             : size < start ? "x: truncated in the first 12 bytes"
+             : size < start + header
+                 ? fmt::format("x: truncated: a header of {} bytes in a file of {}", header, size)
+                 : fmt::format("x: truncated; copy or save it again: expected 3 elements of 1 byte "
+                               "for [3], got {} byte{}",
+                               size - start - header, size == start + header + 1 ? "" : "s")));
     }
     CHECK(said(whole) == "accepted");
-    CHECK(said(whole + "1") == "x: too long: expected 3 elements of 1 bytes for [3], got 4 bytes");
+    CHECK(said(whole + "1") == "x: too long: expected 3 elements of 1 byte for [3], got 4 bytes");
     for (const std::size_t length : {std::size_t{255}, std::size_t{256}, std::size_t{0xfedc},
                                      std::size_t{0x10000}, std::size_t{0x1020304}}) {
       if (version == 1 && length > 0xffff) continue;
@@ -429,7 +428,7 @@ TEST_CASE("safetensors: what is wrong with an entry is said with its name", "[io
   CHECK(entry(f32, "[2]", "[8,0]") == "'w': data_offsets [8, 0] lie outside the 8 bytes of data");
   CHECK(entry(f32, "[2]", "[0,9]") == "'w': data_offsets [0, 9] lie outside the 8 bytes of data");
   CHECK(entry(f32, "[]", "[0,8]") ==
-        "'w': expected 1 elements of 4 bytes for shape [], got 8 bytes");
+        "'w': expected 1 element of 4 bytes for shape [], got 8 bytes");
   CHECK(entry(f32, "[2]", "[0,7]", 7) ==
         "'w': expected 2 elements of 4 bytes for shape [2], got 7 bytes");
   CHECK(entry(R"("F4")", "[5,3]", "[0,8]") ==

@@ -71,7 +71,7 @@ TEST_CASE("operands: what is wrong with a file or its name, word for word", "[io
   CHECK(with_sidecar(R"({"dtype": 8, "shape": [6]})") ==
         fmt::format("~/x.bin.json: unknown or wrong 'dtype'; expected an object like {}", example));
   CHECK(with_sidecar(R"({"dtype": "u8", "shape": [2, 4]})") ==
-        "~/x.bin: has 6 bytes, but ~/x.bin.json says u8 [2, 4] = 8 elements of 1 bytes");
+        "~/x.bin: has 6 bytes, but ~/x.bin.json says u8 [2, 4] = 8 elements of 1 byte");
   CHECK(with_sidecar(R"({"dtype": "e4m3fn", "shape": [3]})", ElementType::f32) ==
         "~/x.bin: has 6 bytes, but ~/x.bin.json says f32 [3] = 3 elements of 4 bytes");
   CHECK(with_sidecar(R"({"dtype": "e2m1x2", "shape": [10]})") ==

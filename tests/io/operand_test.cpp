@@ -197,7 +197,7 @@ TEST_CASE("operand: a sidecar's shape has up to 64 sizes up to 2^62", "[io]") {
   CHECK(with_shape("[]") == "accepted");
   CHECK(with_shape(ones(64)) == "accepted");
   CHECK_THAT(with_shape(ones(65)), contains("shape: expected at most 64 dimensions, got 65"));
-  CHECK_THAT(with_shape("[4611686018427387904]"), contains("has 1 bytes"));
+  CHECK_THAT(with_shape("[4611686018427387904]"), contains("has 1 byte,"));
   for (const char* size : {"4611686018427387905", "18446744073709551615", "-1", "1.0", "\"1\""})
     CHECK_THAT(with_shape(fmt::format("[{}]", size)),
                contains(fmt::format("shape: expected integers from 0 to 2^62, got {}", size)));

@@ -77,7 +77,7 @@ TEST_CASE("one NaN among experts is told", "[model_files]") {
         ModelDirectory(folder / "in"),
         {.preset = "mxfp4", .layout = "gpt-oss", .rule = "linear", .calibration = {}},
         folder / "out");
-    CHECK(model.nan_weights == (odd ? Names{"l.0.experts.down_proj (1 codes)"} : Names{}));
+    CHECK(model.nan_weights == (odd ? Names{"l.0.experts.down_proj (1 code)"} : Names{}));
   }
 }
 

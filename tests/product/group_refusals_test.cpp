@@ -175,15 +175,13 @@ TEST_CASE("grouped: what is refused of each kind of groups, word for word", "[pr
         "row_indices: expected groups that start at multiples of 4, got group 1 at 2", "accepted",
         "accepted"},
        [](O&, S&, G& g) { g.alignment = 4; });
-  each(
-      {"batched: expected no values, got [0, 2, 6]",
-       "row_ends: expected one value for each of 2 groups (ends: leave out the leading 0), got 3",
-       "row_indices: expected one index for each of 6 rows, got 3",
-       "row_counts: expected one value for each of 2 groups (ends: leave out the leading 0), got 3",
-       "accepted"},
-      [](O&, S&, G& g) {
-        g.values = {0, 2, 6};
-      });
+  each({"batched: expected no values, got [0, 2, 6]",
+        "row_ends: expected one value for each of 2 groups (ends: leave out the leading 0), got 3",
+        "row_indices: expected one index for each of 6 rows, got 3",
+        "row_counts: expected one value for each of 2 groups, got 3", "accepted"},
+       [](O&, S&, G& g) {
+         g.values = {0, 2, 6};
+       });
   each({"batched: expected no values, got [5, 4]",
         "row_ends: expected ends that increase to at most 6, got 4 after 5 (group 1)",
         "row_indices: expected one index for each of 6 rows, got 2",

@@ -130,7 +130,7 @@ TEST_CASE("product: what is refused, word for word", "[product]") {
   plain("beta: expected a C, which it multiplies, got none",
         [](O&, S& s) { s.epilogue.beta = 2.0F; });
   plain("split_k: expected 1 part or more, got 0", [](O&, S& s) { s.split.parts = 0; });
-  plain("split_k: expected at most 1 parts, one per tile of 32 terms, got 2",
+  plain("split_k: expected at most 1 part, one per tile of 32 terms, got 2",
         [](O&, S& s) { s.split.parts = 2; });
   plain("split_k: expected at most 3 parts, one per tile of 32 terms, got 4", [](O& o, S& s) {
     o.a = codes({3, 96}), o.b = codes({2, 96}), s.split.parts = 4;

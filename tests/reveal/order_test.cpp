@@ -128,7 +128,7 @@ TEST_CASE("reveal: what a probe leaves is a whole number of small products, from
   CHECK(said(2, 0.0).empty());
   CHECK(said(2, -1.0) == left("-1"));
   CHECK(said(2, 1.0) ==
-        "terms 0 and 1 meet in a sum of 1 terms according to one probe and of 2 according to "
+        "terms 0 and 1 meet in a sum of 1 term according to one probe and of 2 according to "
         "others");
 }
 

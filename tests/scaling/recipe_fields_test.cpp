@@ -294,7 +294,7 @@ TEST_CASE("quantizer: a past goes on elsewhere with the same bits", "[scaling]")
   fresh.set_past(fresh.past());
   const std::vector<float> ones(8, 1.0F);
   CHECK_THROWS_WITH(fresh.quantize({ones, 1, 8}), contains("calibration: expected at least one"));
-  CHECK_THROWS_WITH(fresh.set_past(ones), contains("past: expected 1 values, got 8"));
+  CHECK_THROWS_WITH(fresh.set_past(ones), contains("past: expected 1 value, got 8"));
   CHECK_THROWS_WITH(DelayedScaling(FormatId::e4m3fn).restore(1.0F, ones),
                     contains("history: expected 1024 slots, got 8"));
   CHECK_THROWS_WITH(MsAmpScaling(FormatId::e4m3fn, 8).restore(1.0F, 9, ones),

@@ -108,7 +108,7 @@ TEST_CASE("block scales: bad headers, columns and lengths are refused", "[io]") 
   CHECK_THAT(message(header(scales) + kOperands + "3838 38 00000000 00000000\n"),
              contains("v.txt:6: field sb: expected 2 scales of ue4m3 = 4 hex digits, got 2"));
   CHECK_THAT(message(header("# scales: ue4m3 32\n") + good),
-             contains("field sa: expected 1 scales of ue4m3 = 2 hex digits, got 4"));
+             contains("field sa: expected 1 scale of ue4m3 = 2 hex digits, got 4"));
   CHECK_THAT(message(header(scales) + kOperands + "38g8 3838 00000000 00000000\n"),
              contains("field sa: expected hex digits, got 'g8'"));
   CHECK_THAT(message(header("# nan: some\n" + scales) + good),

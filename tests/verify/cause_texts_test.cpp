@@ -104,12 +104,12 @@ std::string scale_texts(bool along_k, std::string_view letter, const std::string
 }
 
 constexpr const char* kMovedPointers =
-    "k_offset_1_a: A read 1 terms too far\n"
-    "k_offset_-1_a: A read 1 terms early\n"
+    "k_offset_1_a: A read 1 term too far\n"
+    "k_offset_-1_a: A read 1 term early\n"
     "k_offset_16_a: A read 16 terms too far\n"
     "k_offset_-16_a: A read 16 terms early\n"
-    "k_offset_1_b: B read 1 terms too far\n"
-    "k_offset_-1_b: B read 1 terms early\n"
+    "k_offset_1_b: B read 1 term too far\n"
+    "k_offset_-1_b: B read 1 term early\n"
     "k_offset_16_b: B read 16 terms too far\n"
     "k_offset_-16_b: B read 16 terms early\n";
 
@@ -223,10 +223,10 @@ TEST_CASE("causes: all that are tried of products of few terms", "[verify]") {
         std::pair{129,
                   "dropped_last_k_tile: the terms from 128 on left out\n"
                   "dropped_first_k_tile: the first 128 terms left out\n"
-                  "dropped_k_tail: the last 1 terms, beyond multiples of 128, left out\n"
-                  "dropped_k_tail: the last 1 terms, beyond multiples of 64, left out\n"
-                  "dropped_k_tail: the last 1 terms, beyond multiples of 32, left out\n"
-                  "dropped_k_tail: the last 1 terms, beyond multiples of 16, left out\n"
+                  "dropped_k_tail: the last 1 term, beyond multiples of 128, left out\n"
+                  "dropped_k_tail: the last 1 term, beyond multiples of 64, left out\n"
+                  "dropped_k_tail: the last 1 term, beyond multiples of 32, left out\n"
+                  "dropped_k_tail: the last 1 term, beyond multiples of 16, left out\n"
                   "dropped_first_half_of_k: the first 128 terms left out\n"
                   "dropped_last_half_of_k: the terms from 128 on left out\n"}}) {
     const RandomProduct random({.model = "sm100.tcgen05.e4m3"}, {.shape = {3, 2, k}});

@@ -114,7 +114,7 @@ class WantedOutputs {
     const std::int64_t k = p_.problem.a.k;
     for (const std::int64_t count : counts)
       product(fmt::format("dropped_{}_terms", count),
-              fmt::format("the last {} terms of K left out", count),
+              fmt::format("the last {} term{} of K left out", count, count == 1 ? "" : "s"),
               without_terms(p_, k - count, k));
     product("fnuz_codes", "codes read with the other bias", with_fnuz_codes(p_));
   }

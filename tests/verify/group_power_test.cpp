@@ -80,11 +80,9 @@ TEST_CASE(
         options.check = find_check(check);
         options.fault_matrix = matrix;
         options.threads = 1;
-        const GroupedReport report = verify(
-            product,
-            Operand("d", view_of(ElementType::f32, product.shape, std::span<const float>(right)),
-                    nullptr),
-            options);
+        const Operand got(
+            "d", view_of(ElementType::f32, product.shape, std::span<const float>(right)), nullptr);
+        const GroupedReport report = verify(product, got, options);
         INFO(fmt::format("{} of rows {}, not zeros: {}, all faults {}", check,
                          fmt::join(one.rows, " "), fmt::join(one.live, " "), matrix));
         CHECK(report.verdict == (one.has_power ? Verdict::pass : Verdict::no_power));
@@ -98,6 +96,10 @@ TEST_CASE(
         CHECK(checks[report.power_of_check].name() == check);
         CHECK(describe(*report.power, report.power_of_check) ==
               describe(own, report.power_of_check));
+        options.judge_power = false;
+        const GroupedReport unjudged = verify(product, got, options);
+        CHECK(unjudged.verdict == Verdict::pass);
+        CHECK_FALSE(unjudged.power);
       }
   }
 }

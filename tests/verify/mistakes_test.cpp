@@ -148,8 +148,8 @@ TEST_CASE("causes: terms that were left out or read elsewhere are named", "[veri
   const Sample all{{0, 1, 2, 3, 4, 5}, {0, 1, 2, 3}};
   for (const auto& [side, letter, of] :
        {std::tuple{Side::a, std::string("a"), std::string("A")}, {Side::b, "b", "B"}})
-    for (const auto& [by, text] : {std::pair{1, std::string("1 terms too far")},
-                                   {-1, "1 terms early"},
+    for (const auto& [by, text] : {std::pair{1, std::string("1 term too far")},
+                                   {-1, "1 term early"},
                                    {16, "16 terms too far"},
                                    {-16, "16 terms early"}})
       CHECK_THAT(

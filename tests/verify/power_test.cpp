@@ -164,7 +164,8 @@ class ExpectedFaults {
     if (tile == 0) tile = p.a.k >= 256 ? 128 : std::max<std::int64_t>(p.a.k / 2, 1);
     // The last tile, which may be short.
     const std::int64_t left = p.a.k % tile == 0 ? tile : p.a.k % tile;
-    const std::string dropped = fmt::format("the last {} terms left out", tile);
+    const std::string dropped =
+        fmt::format("the last {} term{} left out", tile, tile == 1 ? "" : "s");
     if (p.a.k < 2)
       one(FaultClass::operands, "dropped_k_tile", dropped, std::nullopt, "K has one term");
     else

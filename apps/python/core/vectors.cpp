@@ -1,3 +1,4 @@
+#include "fp8lab/core/counted.hpp"
 #include "fp8lab/vectors/vector_files.hpp"
 
 #include <fmt/format.h>
@@ -81,7 +82,7 @@ void require_words(std::string_view name, const Words& words, FormatId id, std::
           fmt::format("[{}, {}]", words.shape(0), words.shape(1)));
   require(words.itemsize() * 8 == static_cast<std::size_t>(format(id).storage_bits), name,
           fmt::format("words of {} bits, as {} has", format(id).storage_bits, format(id).name),
-          fmt::format("{} bits", words.itemsize() * 8));
+          counted(words.itemsize() * 8, "bit"));
 }
 
 /// Scale codes, [n, blocks].

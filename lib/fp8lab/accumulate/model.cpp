@@ -32,6 +32,7 @@ constexpr std::array<std::string_view, 2> kHalvesOrderNames{"chained", "separate
 }  // namespace
 
 void validate(const AccumulatorModel& m) {
+  unit_of(m.kind).validate(m);  // first: where a unit's range is narrower, its error names that
   const auto check = [](std::string_view field, int value, int low, int high) {
     // Every single dot product comes by here: no text is made unless it is needed.
     if (value < low || value > high)
@@ -46,7 +47,6 @@ void validate(const AccumulatorModel& m) {
   require(m.output_format == FormatId::f32 || m.output_format == FormatId::f16, "output_format",
           "f32 or f16", format(m.output_format).name);
   require(m.rounding != RoundingMode::stochastic, "rounding", "a deterministic mode", "stochastic");
-  unit_of(m.kind).validate(m);
 }
 
 bool takes_formats(const AccumulatorModel& model, FormatId a, FormatId b) {

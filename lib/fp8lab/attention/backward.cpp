@@ -6,6 +6,7 @@
 #include <cmath>
 
 #include "fp8lab/attention/shape.hpp"
+#include "fp8lab/core/counted.hpp"
 #include "fp8lab/core/error.hpp"
 #include "fp8lab/core/float_environment.hpp"
 
@@ -55,7 +56,7 @@ void row_gradients(const AttentionShape& shape, double scale, std::int64_t seen,
 }
 
 void require_size(std::string_view name, std::span<const float> x, std::int64_t size) {
-  require(static_cast<std::int64_t>(x.size()) == size, name, fmt::format("{} values", size),
+  require(static_cast<std::int64_t>(x.size()) == size, name, counted(size, "value"),
           fmt::format("{}", x.size()));
 }
 

@@ -7,6 +7,7 @@
 #include <cmath>
 #include <numbers>
 
+#include "fp8lab/core/counted.hpp"
 #include "fp8lab/core/error.hpp"
 #include "fp8lab/core/float_environment.hpp"
 #include "fp8lab/core/names.hpp"
@@ -29,7 +30,7 @@ void validate_operand(std::string_view name, const AttentionOperand& operand) {
           format(operand.format).name);
   require(static_cast<std::int64_t>(operand.codes.size()) ==
               operand.heads * operand.rows * operand.columns,
-          name, fmt::format("codes of {}", shape), fmt::format("{} codes", operand.codes.size()));
+          name, fmt::format("codes of {}", shape), counted(operand.codes.size(), "code"));
   require(operand.inverse_scales.empty() ||
               static_cast<std::int64_t>(operand.inverse_scales.size()) == operand.heads,
           fmt::format("{} inverse scales", name), fmt::format("none or {}", operand.heads),

@@ -10,6 +10,7 @@
 
 #include "fp8lab/attention/shape.hpp"
 #include "fp8lab/cast/cast.hpp"
+#include "fp8lab/core/counted.hpp"
 #include "fp8lab/core/error.hpp"
 #include "fp8lab/core/float_environment.hpp"
 
@@ -237,7 +238,7 @@ AttentionVerdict verify_attention(const AttentionInputs& inputs, const Attention
   const auto outputs = static_cast<std::size_t>(shape.heads * shape.m * shape.d_v);
   require(got.size() == outputs, "got",
           fmt::format("[heads, m, d_v] = [{}, {}, {}]", shape.heads, shape.m, shape.d_v),
-          fmt::format("{} values", got.size()));
+          counted(got.size(), "value"));
   require(tolerance >= 0.0 && std::isfinite(tolerance), "tolerance", "0 (every bit) or more",
           fmt::format("{}", tolerance));
   const Difference golden = difference(inputs, options, got, output);

@@ -7,6 +7,7 @@
 #include <string_view>
 #include <utility>
 
+#include "fp8lab/core/counted.hpp"
 #include "fp8lab/core/error.hpp"
 
 namespace fp8lab {
@@ -52,7 +53,7 @@ class RankRun {
       return true;
     }
     if (!transport.try_receive(step.peer, rank_, received_)) return false;
-    require(received_.size() == own.size(), "message", fmt::format("{} bytes", own.size()),
+    require(received_.size() == own.size(), "message", counted(own.size(), "byte"),
             fmt::format("{}", received_.size()));
     use(transport, step, own);
     return true;

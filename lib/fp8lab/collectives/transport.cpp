@@ -5,6 +5,7 @@
 #include <cmath>
 #include <cstring>
 
+#include "fp8lab/core/counted.hpp"
 #include "fp8lab/core/error.hpp"
 
 namespace fp8lab {
@@ -57,7 +58,7 @@ std::uint64_t reduce(const Reduction& reduction, std::span<const std::byte> in,
   if (reduction.op == ReduceOp::sum) return add_on_wire(reduction.wire, in, inout);
   require(reduction.wire.format == FormatId::f32, "wire", "f32 for max", reduction.wire.name);
   require(in.size() == inout.size() && in.size() % sizeof(float) == 0, "in",
-          fmt::format("{} bytes", inout.size()), fmt::format("{}", in.size()));
+          counted(inout.size(), "byte"), fmt::format("{}", in.size()));
   for (std::size_t at = 0; at < in.size(); at += sizeof(float)) {
     float a = 0.0F;
     float b = 0.0F;

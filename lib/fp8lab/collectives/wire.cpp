@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "fp8lab/cast/encode.hpp"
+#include "fp8lab/core/counted.hpp"
 #include "fp8lab/core/error.hpp"
 #include "fp8lab/scaling/backend_cast.hpp"
 
@@ -148,7 +149,8 @@ void require_scale(std::string_view name, float scale) {
 void require_bytes(const WireFormat& wire, std::string_view name, std::size_t elements,
                    std::size_t bytes) {
   require(bytes == elements * wire.bytes, name,
-          fmt::format("{} bytes for {} elements of {}", elements * wire.bytes, elements, wire.name),
+          fmt::format("{} for {} of {}", counted(elements * wire.bytes, "byte"),
+                      counted(elements, "element"), wire.name),
           fmt::format("{}", bytes));
 }
 

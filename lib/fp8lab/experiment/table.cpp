@@ -7,6 +7,7 @@
 #include <cmath>
 #include <utility>
 
+#include "fp8lab/core/counted.hpp"
 #include "fp8lab/core/error.hpp"
 #include "fp8lab/core/short_number.hpp"
 
@@ -86,7 +87,7 @@ Table::Table(std::string name, std::string title, std::vector<Column> columns)
 
 void Table::add_row(std::vector<Cell> cells) {
   if (cells.size() != columns_.size())
-    throw Error(fmt::format("table {}: row", name_), fmt::format("{} cells", columns_.size()),
+    throw Error(fmt::format("table {}: row", name_), counted(columns_.size(), "cell"),
                 std::to_string(cells.size()));
   rows_.push_back(std::move(cells));
 }

@@ -4,6 +4,7 @@
 #include <cstring>
 #include <string>
 
+#include "fp8lab/core/counted.hpp"
 #include "fp8lab/core/error.hpp"
 #include "fp8lab/core/names.hpp"
 #include "fp8lab/gemm/block_scales.hpp"
@@ -42,7 +43,7 @@ void validate_scale_shape(std::string_view name, const InverseScales& scales, co
   require(static_cast<std::int64_t>(scales.values.size()) == rows * columns || m.k == 0, name,
           fmt::format("[ceil({}/{}), ceil({}/{})] = [{}, {}]", m.rows, scales.row_block, m.k,
                       k_block, rows, columns),
-          fmt::format("{} values", scales.values.size()));
+          counted(scales.values.size(), "value"));
 }
 
 void validate_tensor_scale(std::string_view name, const InverseScales& scales) {
@@ -145,8 +146,7 @@ BlockScaleRows gemm_detail::validated_scales(const GemmProblem& given, std::size
           fmt::format("[{}, {}]", p.b.rows, p.b.k));
   require_formats(p.model, p.a.format, p.b.format);
   require(output_size == static_cast<std::size_t>(p.a.rows * p.b.rows), "d",
-          fmt::format("[m, n] = [{}, {}]", p.a.rows, p.b.rows),
-          fmt::format("{} elements", output_size));
+          fmt::format("[m, n] = [{}, {}]", p.a.rows, p.b.rows), counted(output_size, "element"));
   require(p.promotion_interval >= 0 && p.promotion_interval % p.model.terms == 0,
           "promotion_interval",
           fmt::format("0 or a multiple of the model's {} terms", p.model.terms),

@@ -4,6 +4,7 @@
 
 #include <utility>
 
+#include "fp8lab/core/counted.hpp"
 #include "fp8lab/core/error.hpp"
 
 namespace fp8lab {
@@ -32,8 +33,8 @@ std::vector<std::vector<std::string>> parse_csv(std::string_view text) {
       ++i;
     }
     if (!rows.empty() && row.size() != rows.front().size())
-      throw Error(fmt::format("row {}", rows.size() + 1),
-                  fmt::format("{} cells", rows.front().size()), std::to_string(row.size()));
+      throw Error(fmt::format("row {}", rows.size() + 1), counted(rows.front().size(), "cell"),
+                  std::to_string(row.size()));
     rows.push_back(std::move(row));
   }
   return rows;

@@ -7,6 +7,7 @@
 #include <cstring>
 #include <string>
 
+#include "fp8lab/core/counted.hpp"
 #include "fp8lab/core/error.hpp"
 #include "fp8lab/io/output_file.hpp"
 #include "fp8lab/tensors/packed.hpp"
@@ -216,9 +217,10 @@ TensorView parse_npy(std::span<const std::byte> bytes, const std::string& name,
   const auto count = static_cast<std::size_t>(element_count(header.shape, name + ": shape"));
   const std::size_t width = element_bytes(stored);
   if (have % width != 0 || have / width != count)
-    throw Error(fmt::format("{}: {}: expected {} elements of {} bytes for {}, got {} bytes", name,
+    throw Error(fmt::format("{}: {}: expected {} of {} for {}, got {}", name,
                             have / width < count ? "truncated; copy or save it again" : "too long",
-                            count, width, shape_text(header.shape), have));
+                            counted(count, "element"), counted(width, "byte"),
+                            shape_text(header.shape), counted(have, "byte")));
   if (is_packed(tensor.type)) {
     require(
         !header.fortran_order || header.shape.size() < 2, name,
@@ -234,8 +236,8 @@ std::string npy_preamble(const TensorView& tensor) {
   const std::size_t expected = storage_bytes(tensor.type, tensor.size(), "tensor");
   const std::vector<std::int64_t> shape =
       is_packed(tensor.type) ? shape_in_bytes(tensor.type, tensor.shape, "shape") : tensor.shape;
-  require(tensor.bytes.size() == expected, "tensor", fmt::format("{} bytes", expected),
-          fmt::format("{} bytes", tensor.bytes.size()));
+  require(tensor.bytes.size() == expected, "tensor", counted(expected, "byte"),
+          counted(tensor.bytes.size(), "byte"));
   std::string header = fmt::format("{{'descr': '{}', 'fortran_order': {}, 'shape': ({}{}), }}",
                                    descr_of(tensor.type), tensor.fortran_order ? "True" : "False",
                                    fmt::join(shape, ", "), shape.size() == 1 ? "," : "");

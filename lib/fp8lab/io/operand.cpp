@@ -8,6 +8,7 @@
 #include <algorithm>
 
 #include "fp8lab/core/argument.hpp"
+#include "fp8lab/core/counted.hpp"
 #include "fp8lab/core/error.hpp"
 #include "fp8lab/io/files.hpp"
 #include "fp8lab/io/json_text.hpp"
@@ -168,11 +169,10 @@ Operand load_raw(const std::string& name, const path& file, std::optional<Elemen
       static_cast<std::size_t>(element_count(tensor.shape, sidecar->file.string() + ": shape"));
   const std::size_t width = element_bits(*dtype);
   if (tensor.bytes.size() * 8 % width != 0 || tensor.bytes.size() * 8 / width != count)
-    fail(file,
-         fmt::format(
-             "has {} bytes, but {} says {} {} = {} elements of {}", tensor.bytes.size(),
-             sidecar->file.string(), to_string(*dtype), shape_text(tensor.shape), count,
-             width % 8 == 0 ? fmt::format("{} bytes", width / 8) : fmt::format("{} bits", width)));
+    fail(file, fmt::format("has {}, but {} says {} {} = {} of {}",
+                           counted(tensor.bytes.size(), "byte"), sidecar->file.string(),
+                           to_string(*dtype), shape_text(tensor.shape), counted(count, "element"),
+                           width % 8 == 0 ? counted(width / 8, "byte") : counted(width, "bit")));
   return {name, tensor, mapped, mapped};
 }
 

@@ -8,6 +8,7 @@
 #include <ostream>
 #include <set>
 
+#include "fp8lab/core/counted.hpp"
 #include "fp8lab/core/error.hpp"
 #include "fp8lab/io/files.hpp"
 #include "fp8lab/io/json_keys.hpp"
@@ -86,10 +87,9 @@ class EntryParser {
     const std::uint64_t have = offsets[1] - offsets[0];
     // At most 2^59 bytes can be mapped, so that their bits can be counted.
     if (have * 8 % width != 0 || have * 8 / width != count)
-      fail(fmt::format(
-          "expected {} elements of {} for shape {}, got {} bytes", count,
-          width % 8 == 0 ? fmt::format("{} bytes", width / 8) : fmt::format("{} bits", width),
-          shape_text(result.tensor.shape), have));
+      fail(fmt::format("expected {} of {} for shape {}, got {}", counted(count, "element"),
+                       width % 8 == 0 ? counted(width / 8, "byte") : counted(width, "bit"),
+                       shape_text(result.tensor.shape), counted(have, "byte")));
     result.tensor.bytes = data_.subspan(offsets[0], have);
     return result;
   }
@@ -165,8 +165,8 @@ void check_writable(const NamedTensor& item) {
   require(!item.tensor.fortran_order || item.tensor.shape.size() < 2, argument, "row-major order",
           "Fortran order");
   const std::size_t bytes = storage_bytes(item.tensor.type, item.tensor.size(), argument);
-  require(item.tensor.bytes.size() == bytes, argument, fmt::format("{} bytes", bytes),
-          fmt::format("{} bytes", item.tensor.bytes.size()));
+  require(item.tensor.bytes.size() == bytes, argument, counted(bytes, "byte"),
+          counted(item.tensor.bytes.size(), "byte"));
 }
 
 void sort_by_width(std::vector<TensorSpec>& tensors) {

@@ -8,6 +8,7 @@
 #include <cstring>
 #include <limits>
 
+#include "fp8lab/core/counted.hpp"
 #include "fp8lab/core/error.hpp"
 #include "fp8lab/core/float_environment.hpp"
 #include "fp8lab/core/threads.hpp"
@@ -352,10 +353,10 @@ CodeComparer::~CodeComparer() = default;
 void CodeComparer::add(std::span<const std::byte> expected, std::span<const std::byte> got) {
   const FloatEnvironment environment;
   State& s = *state_;
-  require(expected.size() == got.size(), "got", fmt::format("{} bytes", expected.size()),
+  require(expected.size() == got.size(), "got", counted(expected.size(), "byte"),
           fmt::format("{}", got.size()));
   require(expected.size() % s.reader.width() == 0, "expected", "whole elements",
-          fmt::format("{} bytes", expected.size()));
+          counted(expected.size(), "byte"));
   const std::size_t count = expected.size() / s.reader.width();
   std::vector<Partial> parts(std::min(kChunksAtOnce, (count + kChunk - 1) / kChunk));
   for (std::size_t begin = 0; begin < count; begin += kChunksAtOnce * kChunk) {

@@ -7,6 +7,7 @@
 #include <map>
 #include <optional>
 
+#include "fp8lab/core/counted.hpp"
 #include "fp8lab/core/error.hpp"
 #include "fp8lab/io/checksum.hpp"
 #include "fp8lab/io/files.hpp"
@@ -44,7 +45,7 @@ TensorTask experts_task(const Run& run, const TensorSpec& weight, QuantizedModel
     const std::int64_t nan = quantize_experts(
         run.scheme, run.preset.weight, tensor, outputs,
         [&](auto part) { file.file().release(part); }, out);
-    if (nan > 0) model.nan_weights.push_back(fmt::format("{} ({} codes)", name, nan));
+    if (nan > 0) model.nan_weights.push_back(fmt::format("{} ({})", name, counted(nan, "code")));
   };
   return {weight, outputs.list(), work};
 }
@@ -66,7 +67,8 @@ TensorTask quantize_task(const Run& run, const TensorSpec& weight, QuantizedMode
     write_scales(run.layout, run.scheme, weight, quantized, outputs, out);
     if (outputs.input_scale) write_number(run.input_scales.at(module), *outputs.input_scale, out);
     if (quantized.nan_codes > 0)
-      model.nan_weights.push_back(fmt::format("{} ({} codes)", weight.name, quantized.nan_codes));
+      model.nan_weights.push_back(
+          fmt::format("{} ({})", weight.name, counted(quantized.nan_codes, "code")));
   };
   return {weight, outputs.list(), work};
 }

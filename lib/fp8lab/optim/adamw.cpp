@@ -8,6 +8,7 @@
 #include <cstring>
 #include <set>
 
+#include "fp8lab/core/counted.hpp"
 #include "fp8lab/core/error.hpp"
 #include "fp8lab/core/float_environment.hpp"
 #include "fp8lab/core/threads.hpp"
@@ -98,8 +99,7 @@ void AdamW::check(std::span<const std::span<const float>> gradients, double lr) 
           fmt::format("one a parameter = {}", states_.size()), fmt::format("{}", gradients.size()));
   for (std::size_t i = 0; i < states_.size(); ++i)
     require(gradients[i].size() == states_[i].m.size(), "gradient of " + states_[i].name,
-            fmt::format("{} elements", states_[i].m.size()),
-            fmt::format("{}", gradients[i].size()));
+            counted(states_[i].m.size(), "element"), fmt::format("{}", gradients[i].size()));
 }
 
 void AdamW::advance() {

@@ -7,6 +7,7 @@
 #include <cstring>
 
 #include "fp8lab/cast/encode.hpp"
+#include "fp8lab/core/counted.hpp"
 #include "fp8lab/core/error.hpp"
 #include "fp8lab/core/float_environment.hpp"
 #include "fp8lab/core/threads.hpp"
@@ -196,7 +197,7 @@ void StateTensor::end_store() {
 
 void StateTensor::assign(std::span<const float> values, int threads) {
   const FloatEnvironment environment;
-  require(values.size() == size_, "values", fmt::format("{} elements", size_),
+  require(values.size() == size_, "values", counted(size_, "element"),
           fmt::format("{}", values.size()));
   const auto chunks = static_cast<std::int64_t>((size_ + kChunk - 1) / kChunk);
   const auto used = static_cast<int>(std::clamp<std::int64_t>(chunks, 1, team_size(threads)));
@@ -240,7 +241,7 @@ void StateTensor::append_to(std::vector<NamedTensor>& tensors, const std::string
 void StateTensor::restore(std::span<const NamedTensor> tensors, const std::string& name,
                           const std::vector<std::int64_t>& shape) {
   const auto bytes = find_bytes(tensors, name, state_type(format_.format), shape);
-  require(bytes.size() == code_bytes(), name, fmt::format("{} bytes", code_bytes()),
+  require(bytes.size() == code_bytes(), name, counted(code_bytes(), "byte"),
           fmt::format("{}", bytes.size()));
   if (!bytes.empty()) std::memcpy(writable_codes().data(), bytes.data(), bytes.size());
   restore_floats(tensors, name + ".inverse_scale", inverse_scales_);

@@ -7,6 +7,7 @@
 #include <cmath>
 #include <utility>
 
+#include "fp8lab/core/counted.hpp"
 #include "fp8lab/core/error.hpp"
 #include "fp8lab/core/short_number.hpp"
 
@@ -34,8 +35,6 @@ double largest_of(const Plot& plot, const Series& series) {
     largest = std::max(largest, std::abs(series.y[i]));
   return largest;
 }
-
-const char* plural(std::size_t count) { return count == 1 ? "" : "s"; }
 
 /// Where `value` is on the map's scale of colours.
 double place_of(const HeatMap& map, double value) { return map.log ? std::log(value) : value; }
@@ -118,10 +117,9 @@ std::string note_of(const Plot& plot) {
     notes.push_back(fmt::format("{} leaves the plot, to {:.2g}", plot.series[i].label,
                                 largest_of(plot, plot.series[i])));
   if (not_positive > 0)
-    notes.push_back(
-        fmt::format("{} value{} ≤ 0 left out (log axis)", not_positive, plural(not_positive)));
+    notes.push_back(fmt::format("{} ≤ 0 left out (log axis)", counted(not_positive, "value")));
   if (infinite > 0)
-    notes.push_back(fmt::format("{} infinite value{} left out", infinite, plural(infinite)));
+    notes.push_back(fmt::format("{} left out", counted(infinite, "infinite value")));
   if (!empty.empty())
     notes.push_back(fmt::format("nothing to show for: {}", fmt::join(empty, ", ")));
   if (shown_values(plot, true).empty()) notes.emplace_back("no value to show");
@@ -135,11 +133,12 @@ std::string note_of(const HeatMap& map) {
   const ColourRange range = colour_range(map);
   std::vector<std::string> notes;
   if (grey > 0)
-    notes.push_back(fmt::format("grey: {} cell{} {}infinite", grey, plural(grey),
+    notes.push_back(fmt::format("grey: {} {}infinite", counted(grey, "cell"),
                                 map.log ? "≤ 0 (log colours) or " : ""));
   if (range.beyond > 0)
-    notes.push_back(fmt::format("colours end at {:.3g}: {} larger cell{} the last one", range.high,
-                                range.beyond, range.beyond == 1 ? " has" : "s have"));
+    notes.push_back(fmt::format("colours end at {:.3g}: {} {} the last one", range.high,
+                                counted(range.beyond, "larger cell"),
+                                range.beyond == 1 ? "has" : "have"));
   return fmt::format("{}", fmt::join(notes, "; "));
 }
 

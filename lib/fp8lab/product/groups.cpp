@@ -14,7 +14,8 @@ namespace {
 
 void require_count(const Groups& groups, std::int64_t count) {
   const auto given = static_cast<std::int64_t>(groups.values.size());
-  const bool leading_zero = given == count + 1 && groups.values.front() == 0;
+  const bool leading_zero =
+      groups.kind != GroupKind::row_counts && given == count + 1 && groups.values.front() == 0;
   require(given == count, to_string(groups.kind),
           fmt::format("one value for each of {} groups{}", count,
                       leading_zero ? " (ends: leave out the leading 0)" : ""),

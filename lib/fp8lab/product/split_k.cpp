@@ -6,6 +6,7 @@
 #include <numeric>
 #include <utility>
 
+#include "fp8lab/core/counted.hpp"
 #include "fp8lab/core/error.hpp"
 #include "fp8lab/core/names.hpp"
 #include "fp8lab/gemm/scaling.hpp"
@@ -81,8 +82,8 @@ void validate_split(const Product& product) {
           fmt::format("{}", split.tile));
   if (split.parts == 1) return;
   require(split.parts <= tile_count(product), "split_k",
-          fmt::format("at most {} parts, one per tile of {} terms", tile_count(product),
-                      split_tile(product)),
+          fmt::format("at most {}, one per tile of {}", counted(tile_count(product), "part"),
+                      counted(split_tile(product), "term")),
           fmt::format("{}", split.parts));
   require(!applies_scales(p), "split_k", "1, since the instruction applies the scales itself",
           fmt::format("{}", split.parts));

@@ -6,6 +6,7 @@
 #include <algorithm>
 
 #include "fp8lab/core/argument.hpp"
+#include "fp8lab/core/counted.hpp"
 #include "fp8lab/core/error.hpp"
 #include "fp8lab/product/calls.hpp"
 #include "fp8lab/scaling/presets.hpp"
@@ -129,7 +130,7 @@ CallModel candidate_of(const CallTable& table, const TableCall& call, const Call
               fmt::format("a choice of what the observation leaves open ({}), behind the call "
                           "as ,FIELD=VALUE",
                           fmt::join(open, ", ")),
-              fmt::format("{} candidates", left.size()));
+              counted(left.size(), "candidate"));
 }
 
 GemmSpec with_call(const CallTable& table, const TableCall& call, const GemmOperands& operands,

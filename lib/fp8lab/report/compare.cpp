@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
+#include "fp8lab/core/counted.hpp"
 #include "fp8lab/core/short_number.hpp"
 
 #include <algorithm>
@@ -12,10 +13,6 @@
 
 namespace fp8lab {
 namespace {
-
-std::string counted(std::size_t count, std::string_view noun) {
-  return fmt::format("{} {}{}", count, noun, count == 1 ? "" : "s");
-}
 
 std::vector<ComparedText> compare_pairs(const StoredPairs& a, const StoredPairs& b) {
   std::vector<ComparedText> compared;

@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "fp8lab/core/counted.hpp"
 #include "fp8lab/core/error.hpp"
 #include "fp8lab/report/compare.hpp"
 #include "fp8lab/report/html.hpp"
@@ -272,7 +273,7 @@ std::string html_comparison(std::span<const StoredRun> a, std::span<const Stored
   return html_page(
       "Two runs side by side: fp8lab report",
       fmt::format("{} in both.", pairs.size() == 1 ? std::string("1 experiment")
-                                                   : fmt::format("{} experiments", pairs.size())),
+                                                   : counted(pairs.size(), "experiment")),
       body);
 }
 

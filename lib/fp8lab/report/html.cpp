@@ -7,6 +7,7 @@
 #include <cmath>
 #include <cstdint>
 
+#include "fp8lab/core/counted.hpp"
 #include "fp8lab/core/short_number.hpp"
 #include "fp8lab/plots/text.hpp"
 #include "fp8lab/report/style.hpp"
@@ -162,8 +163,8 @@ std::string html_table(const StoredTable& table) {
     content += fmt::format("<p class=quiet>The first {} of {} rows; all are in {}.</p>\n",
                            kReportRows, table.rows.size(), html_escaped(table.file));
   const std::string summary =
-      fmt::format("{} <span class=quiet>({} row{}, {})</span>", html_written(table.title),
-                  table.rows.size(), table.rows.size() == 1 ? "" : "s", html_escaped(table.file));
+      fmt::format("{} <span class=quiet>({}, {})</span>", html_written(table.title),
+                  counted(table.rows.size(), "row"), html_escaped(table.file));
   return html_fold(table.rows.size() <= kOpenRows, summary, content + html_columns(table.columns));
 }
 

@@ -7,6 +7,7 @@
 #include <charconv>
 #include <set>
 
+#include "fp8lab/core/counted.hpp"
 #include "fp8lab/io/checksum.hpp"
 #include "fp8lab/io/csv.hpp"
 #include "fp8lab/io/json_text.hpp"
@@ -171,7 +172,7 @@ StoredRun read_sweep(const fs::path& folder) {
     table.point_columns = axes.size() + 2;
     require(table.columns.size() > table.point_columns, path.string() + ": " + table.file,
             fmt::format("columns after those of {} axes, repeat and seed", axes.size()),
-            fmt::format("{} columns", table.columns.size()));
+            counted(table.columns.size(), "column"));
     run.tables.push_back(std::move(table));
   }
   run.findings.push_back(

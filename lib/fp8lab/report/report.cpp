@@ -4,6 +4,7 @@
 
 #include <vector>
 
+#include "fp8lab/core/counted.hpp"
 #include "fp8lab/report/first_screen.hpp"
 #include "fp8lab/report/html.hpp"
 
@@ -19,10 +20,6 @@ std::string short_list_of(const std::vector<std::string>& findings) {
   return html_list(all.first(kSummaryFindings)) +
          html_fold(false, fmt::format("{} more findings", all.size() - kSummaryFindings),
                    html_list(all.subspan(kSummaryFindings)));
-}
-
-std::string counted(std::size_t count, std::string_view noun) {
-  return fmt::format("{} {}{}", count, noun, count == 1 ? "" : "s");
 }
 
 std::string summary_of(std::span<const StoredRun> runs) {

@@ -9,6 +9,7 @@
 
 #include "fp8lab/cast/cast.hpp"
 #include "fp8lab/cast/policy.hpp"
+#include "fp8lab/core/counted.hpp"
 #include "fp8lab/core/error.hpp"
 
 namespace fp8lab {
@@ -108,7 +109,7 @@ std::vector<float> ProbeRunner::run(std::span<const Probe> probes, std::span<con
   const std::int64_t size = shape_.m * shape_.n;
   require(static_cast<std::int64_t>(outputs.d.size()) == calls.calls * size, "kernel",
           fmt::format("outputs [{}, {}, {}]", calls.calls, shape_.m, shape_.n),
-          fmt::format("{} numbers", outputs.d.size()));
+          counted(outputs.d.size(), "number"));
   const bool known = outputs.output == FormatId::f32 || outputs.output == FormatId::f16 ||
                      outputs.output == FormatId::bf16;
   require(known, "kernel", "outputs of f32, f16 or bf16", format(outputs.output).name);

@@ -8,6 +8,7 @@
 #include <map>
 #include <numeric>
 
+#include "fp8lab/core/counted.hpp"
 #include "fp8lab/core/error.hpp"
 #include "fp8lab/core/random.hpp"
 
@@ -180,9 +181,9 @@ class Builder {
       root = size;
       if (size != held && size != of_parent)
         throw NoTree{
-            fmt::format("terms {} and {} meet in a sum of {} terms according to one probe and of "
+            fmt::format("terms {} and {} meet in a sum of {} according to one probe and of "
                         "{} according to others",
-                        part.leaves[0], leaves[0], size, held)};
+                        part.leaves[0], leaves[0], counted(size, "term"), held)};
     }
     return {std::move(tree), root};
   }

@@ -6,6 +6,8 @@
 #include <map>
 #include <utility>
 
+#include "fp8lab/core/counted.hpp"
+
 namespace fp8lab {
 namespace {
 
@@ -86,8 +88,7 @@ int name_of(int kind, Names& names) {
 
 std::string terms_text(const Kind& kind, Names& names) {
   std::vector<std::string> parts;
-  if (kind.first.second > 0)
-    parts.push_back(fmt::format("{} term{}", kind.first.second, kind.first.second == 1 ? "" : "s"));
+  if (kind.first.second > 0) parts.push_back(counted(kind.first.second, "term"));
   std::map<int, int> counts;
   for (const int child : kind.second) ++counts[child];
   for (const auto& [child, count] : counts)

@@ -8,6 +8,7 @@
 #include <limits>
 #include <string>
 
+#include "fp8lab/core/counted.hpp"
 #include "fp8lab/core/error.hpp"
 #include "fp8lab/core/float_environment.hpp"
 #include "fp8lab/core/names.hpp"
@@ -85,7 +86,7 @@ std::vector<float> DelayedScaling::history() const {
 }
 
 void DelayedScaling::restore(float scale, std::span<const float> history) {
-  require(history.size() == past_.size() + 1, "history", fmt::format("{} slots", past_.size() + 1),
+  require(history.size() == past_.size() + 1, "history", counted(past_.size() + 1, "slot"),
           fmt::format("{}", history.size()));
   scale_ = scale;
   current_ = history[0];
@@ -108,7 +109,7 @@ std::int64_t MsAmpScaling::updates() const {
 }
 
 void MsAmpScaling::restore(float scale, std::int64_t updates, std::span<const float> window) {
-  require(window.size() == window_.size(), "window", fmt::format("{} slots", window_.size()),
+  require(window.size() == window_.size(), "window", counted(window_.size(), "slot"),
           fmt::format("{}", window.size()));
   require(updates >= 0 && updates <= static_cast<std::int64_t>(window_.size()), "updates",
           fmt::format("0 to {}", window_.size()), fmt::format("{}", updates));

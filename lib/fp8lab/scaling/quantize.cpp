@@ -6,6 +6,7 @@
 #include <array>
 #include <cmath>
 
+#include "fp8lab/core/counted.hpp"
 #include "fp8lab/core/error.hpp"
 #include "fp8lab/core/float_environment.hpp"
 #include "fp8lab/core/names.hpp"
@@ -249,8 +250,7 @@ std::vector<float> Quantizer::past() const {
 
 void Quantizer::set_past(std::span<const float> past) {
   const std::size_t size = this->past().size();
-  require(past.size() == size, "past", fmt::format("{} values", size),
-          fmt::format("{}", past.size()));
+  require(past.size() == size, "past", counted(size, "value"), fmt::format("{}", past.size()));
   if (delayed_) return delayed_->restore(past[0], past.subspan(1));
   if (ms_amp_)
     return ms_amp_->restore(past[0], static_cast<std::int64_t>(past[1]), past.subspan(2));

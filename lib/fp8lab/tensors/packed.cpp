@@ -5,6 +5,7 @@
 #include <array>
 #include <cstdint>
 
+#include "fp8lab/core/counted.hpp"
 #include "fp8lab/core/error.hpp"
 
 namespace fp8lab {
@@ -32,8 +33,8 @@ void require_packable(const TensorView& tensor, bool is_right_type, std::string_
   require(!tensor.fortran_order || tensor.shape.size() < 2, "tensor", "row-major order",
           "Fortran order");
   const std::size_t bytes = storage_bytes(tensor.type, tensor.size(), "tensor");
-  require(tensor.bytes.size() == bytes, "tensor", fmt::format("{} bytes", bytes),
-          fmt::format("{} bytes", tensor.bytes.size()));
+  require(tensor.bytes.size() == bytes, "tensor", counted(bytes, "byte"),
+          counted(tensor.bytes.size(), "byte"));
 }
 
 /// Codes of 4 bits, of which there is an even number; a loop that compilers turn into vectors.

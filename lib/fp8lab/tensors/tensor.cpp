@@ -7,6 +7,7 @@
 #include <bit>
 #include <cstring>
 
+#include "fp8lab/core/counted.hpp"
 #include "fp8lab/core/error.hpp"
 #include "fp8lab/core/float_environment.hpp"
 #include "fp8lab/formats/format.hpp"
@@ -186,7 +187,7 @@ std::vector<float> to_float(const TensorView& tensor) {
   require(
       tensor.bytes.size() == expected, "tensor",
       fmt::format("{} bytes for {} {}", expected, to_string(tensor.type), shape_text(tensor.shape)),
-      fmt::format("{} bytes", tensor.bytes.size()));
+      counted(tensor.bytes.size(), "byte"));
   switch (tensor.type) {
     case ElementType::f64:
       return convert<double>(tensor, count);

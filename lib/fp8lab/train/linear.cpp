@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "fp8lab/core/counted.hpp"
 #include "fp8lab/metrics/sum.hpp"
 #include "fp8lab/train/products.hpp"
 
@@ -86,7 +87,7 @@ std::vector<OperandCast*> LinearProducts<float>::casts() {
 void LinearProducts<float>::forward(const Matrix<float>& x, const Matrix<float>& w,
                                     Matrix<float>& y, const PassContext& context) {
   require(multipliers_.empty() || static_cast<std::int64_t>(multipliers_.size()) == x.columns,
-          "channel_multipliers", fmt::format("{} values", x.columns),
+          "channel_multipliers", counted(x.columns, "value"),
           fmt::format("{}", multipliers_.size()));
   Matrix<float> x_scaled;
   Matrix<float> w_scaled;

@@ -11,6 +11,7 @@
 #include <sstream>
 #include <string_view>
 
+#include "fp8lab/core/counted.hpp"
 #include "fp8lab/core/error.hpp"
 #include "fp8lab/io/files.hpp"
 #include "fp8lab/vectors/vector_header.hpp"
@@ -126,8 +127,8 @@ class Reader {
     const auto terms = static_cast<std::size_t>(file_.terms);
     const auto width = static_cast<std::size_t>(f.storage_bits / 4);
     if (digits.size() != terms * width)
-      fail(fmt::format("field {}: expected {} elements of {} = {} hex digits, got {}", field_name,
-                       terms, f.name, terms * width, digits.size()));
+      fail(fmt::format("field {}: expected {} of {} = {} hex digits, got {}", field_name,
+                       counted(terms, "element"), f.name, terms * width, digits.size()));
     std::vector<std::uint32_t> codes(terms);
     for (std::size_t i = 0; i < terms; ++i) {
       const std::uint32_t word = parse_word(digits.substr(i * width, width), field_name);
@@ -143,8 +144,9 @@ class Reader {
                                          std::string_view field_name) const {
     const std::size_t count = file_.scale_count();
     if (digits.size() != 2 * count)
-      fail(fmt::format("field {}: expected {} scales of {} = {} hex digits, got {}", field_name,
-                       count, to_string(file_.scales->format), 2 * count, digits.size()));
+      fail(fmt::format("field {}: expected {} of {} = {} hex digits, got {}", field_name,
+                       counted(count, "scale"), to_string(file_.scales->format), 2 * count,
+                       digits.size()));
     std::vector<std::uint8_t> codes(count);
     for (std::size_t i = 0; i < count; ++i)
       codes[i] = static_cast<std::uint8_t>(parse_word(digits.substr(2 * i, 2), field_name));

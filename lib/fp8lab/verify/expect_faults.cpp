@@ -7,6 +7,7 @@
 #include <optional>
 #include <utility>
 
+#include "fp8lab/core/counted.hpp"
 #include "fp8lab/product/scale_variants.hpp"
 #include "fp8lab/product/term_variants.hpp"
 #include "fp8lab/product/variants.hpp"
@@ -115,7 +116,7 @@ class WrongOutputs {
     for (const std::int64_t left_out : {1, 16, 128})
       if (left_out < k)
         add(fmt::format("dropped_{}_terms", left_out),
-            fmt::format("the last {} terms of K left out", left_out),
+            fmt::format("the last {} of K left out", counted(left_out, "term")),
             compute(without_terms(product_, k - left_out, k), 1));
     add("fnuz_codes", "codes read with the other bias", with_fnuz_codes(product_));
   }

@@ -64,7 +64,7 @@ class Verifier {
     look_at_rest();
     right = right && report_.ungrouped_wrong.empty();
     report_.verdict = right ? Verdict::pass : Verdict::mismatch;
-    if (right || options_.fault_matrix) judge_power(right);
+    if ((right || options_.fault_matrix) && options_.judge_power) judge_power(right);
     report_.non_finite = count_non_finite(product_);
     report_.non_finite.push_back({name_, count_non_finite(report_.output, got_)});
     return std::move(report_);

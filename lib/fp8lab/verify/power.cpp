@@ -9,6 +9,7 @@
 
 #include "fp8lab/accumulate/accumulate.hpp"
 #include "fp8lab/accumulate/unit.hpp"
+#include "fp8lab/core/counted.hpp"
 #include "fp8lab/core/error.hpp"
 #include "fp8lab/core/first_error.hpp"
 #include "fp8lab/core/float_environment.hpp"
@@ -223,7 +224,7 @@ class InputFaults {
             ? p.promotion_interval
             : std::min<std::int64_t>(128, std::max<std::int64_t>(p.a.k / 2, 1));
     FaultOutcome fault = outcome(FaultClass::operands, "dropped_k_tile",
-                                 fmt::format("the last {} terms left out", tile));
+                                 fmt::format("the last {} left out", counted(tile, "term")));
     if (p.a.k < 2) return add(std::move(fault), std::nullopt, "K has one term");
     add(std::move(fault),
         compute(without_terms(sampled_, (p.a.k - 1) / tile * tile, p.a.k), threads_), "");

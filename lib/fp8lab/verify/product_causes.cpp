@@ -10,6 +10,7 @@
 #include <tuple>
 #include <vector>
 
+#include "fp8lab/core/counted.hpp"
 #include "fp8lab/gemm/scaling.hpp"
 #include "fp8lab/product/scale_variants.hpp"
 #include "fp8lab/product/term_variants.hpp"
@@ -240,7 +241,8 @@ class ProductHypotheses {
     for (const std::int64_t step : {128, 64, 32, 16})
       if (const std::int64_t tail = p.a.k % step; tail != 0 && tail < p.a.k)
         dropped("dropped_k_tail",
-                fmt::format("the last {} terms, beyond multiples of {}, left out", tail, step),
+                fmt::format("the last {}, beyond multiples of {}, left out", counted(tail, "term"),
+                            step),
                 p.a.k - tail, p.a.k);
     const std::int64_t half = (p.a.k / 2 + tile - 1) / tile * tile;
     if (half == 0 || half >= p.a.k) return;
@@ -260,7 +262,8 @@ class ProductHypotheses {
          {std::tuple{Side::a, "a", "A"}, std::tuple{Side::b, "b", "B"}})
       for (const std::int64_t by : {1, -1, 16, -16})
         taken(fmt::format("k_offset_{}_{}", by, letter),
-              fmt::format("{} read {} terms {}", of, std::abs(by), by > 0 ? "too far" : "early"),
+              fmt::format("{} read {} {}", of, counted(std::abs(by), "term"),
+                          by > 0 ? "too far" : "early"),
               [&, side = side](const Sample& sample) {
                 return take_with_moved_terms(product_, sample, side, by);
               });

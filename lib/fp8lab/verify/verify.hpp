@@ -89,7 +89,7 @@ struct VerifyOptions {
   std::optional<ScaleTiles> scale_tiles{};  ///< tiles of a cast's scales; unset: `tiles_of_shape`
   /// More mistakes to try (causes.hpp). Called only if they are needed.
   std::function<std::vector<WrongProduct>()> more{};
-  bool judge_power = true;  ///< false: the power of a check that passes is not tested
+  bool judge_power = true;  ///< false: no fault is tried, and a right output passes
   Progress progress{};      ///< receives the steps of the check of a product
 };
 
