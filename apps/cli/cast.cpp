@@ -77,10 +77,10 @@ std::string what_happened(const CastOutcome& o) {
   std::vector<std::string> words;
   const bool input_finite = std::isfinite(o.input);
   if (o.input_rounded) words.emplace_back("read as the nearest binary32");
-  if (o.result.nan)
-    words.emplace_back(std::isnan(o.input) ? "NaN" : "became NaN");
-  else if (std::isnan(o.input))
-    words.emplace_back("NaN has no code in this format");
+  if (std::isnan(o.input))
+    words.emplace_back(std::isnan(o.decoded) ? "NaN" : "NaN has no code in this format");
+  else if (o.result.nan)
+    words.emplace_back("became NaN");
   else if (o.result.overflowed)
     words.emplace_back(std::isinf(o.decoded)
                            ? (input_finite ? "overflowed to infinity" : "infinity")

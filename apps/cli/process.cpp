@@ -47,6 +47,13 @@ void on_bus_error(int) {
   ::_exit(kUsage);
 }
 
+/// A library that aborts, as LLVM's OpenMP does where it finds no memory or thread, has said why.
+void on_abort(int) {
+  complain_from_handler("fp8lab: a library ended the process before there was a result\n");
+  remove_partials();
+  ::_exit(kUsage);
+}
+
 std::string memory_message() {
   rusage usage{};
   rlimit limit{};
@@ -124,6 +131,7 @@ void prepare_process() {
   remove_partials_on_signals();
   std::signal(SIGXFSZ, SIG_IGN);
   std::signal(SIGBUS, on_bus_error);
+  std::signal(SIGABRT, on_abort);
   std::set_terminate(on_terminate);
 }
 

@@ -4,6 +4,7 @@ Usage: identify_command.py PATH_OF_FP8LAB
 """
 
 import json
+import os
 import sys
 import tempfile
 from pathlib import Path
@@ -27,6 +28,15 @@ def save(path, array):
     return path
 
 
+def same_on_every_target(given):
+    """Sums of intervals that hypotheses share are combined by kernels, or as the reference does it."""
+    fast = json.loads(expect(0, "identify", *given, "--json").stdout)
+    os.environ["FP8LAB_TARGET"] = "scalar"
+    slow = json.loads(expect(0, "identify", *given, "--json").stdout)
+    del os.environ["FP8LAB_TARGET"]
+    check("the scalar target ranks alike", fast == slow, [(f, s) for f, s in zip(fast.items(), slow.items()) if f != s])
+
+
 def test_identify(at):
     rng = np.random.default_rng(1)
     a = save(at / "a.npy", codes(rng.standard_normal((16, 1024))))
@@ -46,6 +56,7 @@ def test_identify(at):
     told = report["separating"]
     check("--json names elements on which the first two differ",
           0 < len(told["elements"]) <= told["count"] and all(e["first"] != e["second"] for e in told["elements"]), told)
+    same_on_every_target([a, b, d, *inputs])
     options = best["explanations"][0]["options"]
     expect(0, "identify", a, b, d, *inputs, stdout=["options of gemm and verify: " + " ".join(options)])
     expect(0, "verify", d, "--inputs", a, b, *inputs, *options)
@@ -58,6 +69,7 @@ def test_identify(at):
     expect(0, "identify", a, b, d, *inputs, "--top", 1)
     expect(0, "gemm", a, b, "--dtype", "e4m3fn", "--model", "sm89.mma.e4m3", "--out-dtype", "bf16", "-o", at / "h.npy")
     expect(0, "identify", a, b, at / "h.npy", "--dtype", "e4m3fn", stdout=["sm89.mma.e4m3", "nearest_even"])
+    same_on_every_target([a, b, at / "h.npy", "--dtype", "e4m3fn"])
     expect(2, "identify", a, b, a, "--dtype", "e4m3fn", stderr=["--out-dtype"])
     expect(2, "identify", a, b, d, stderr=["--dtype e4m3fn"])
     expect(2, "identify", a, b, save(at / "t.npy", wrong[:4]), *inputs, stderr=["[16, 16]"])

@@ -135,6 +135,31 @@ TEST_CASE("npz: a changed byte of the data is found by its checksum", "[io]") {
   CHECK_THAT(message_of(folder / "a.npz"), contains("'values'") && contains("damaged"));
 }
 
+TEST_CASE("npz: a member's sizes in the headers are what is there", "[io]") {
+  const TemporaryFolder folder("npz_sizes");
+  write_npz(folder / "ok.npz", Sample().tensors());
+  const std::string whole = read_text(folder / "ok.npz");
+  const std::size_t local = whole.find("PK\3\4");
+  const std::size_t central = whole.find("PK\1\2");
+  std::uint32_t size = 0;
+  std::memcpy(&size, whole.data() + central + 24, sizeof size);
+  const auto said = [&](std::uint32_t claimed, std::vector<std::size_t> places) {
+    std::string text = whole;
+    for (const std::size_t at : places) std::memcpy(text.data() + at, &claimed, sizeof claimed);
+    write_text(folder / "a.npz", text);
+    return message_of(folder / "a.npz");
+  };
+  const std::vector<std::size_t> unpacked{local + 22, central + 24};
+  CHECK(said(size, unpacked) == "accepted");
+  CHECK_THAT(said(0x7fffffff, unpacked),
+             contains("'values': the header gives 2147483647 bytes in") &&
+                 contains("packed bytes, which is impossible"));
+  for (const std::uint32_t claimed : {size - 1, size + 1, std::uint32_t{0}}) {
+    INFO(claimed << " bytes for " << size);
+    CHECK_THAT(said(claimed, unpacked), contains("'values': damaged"));
+  }
+}
+
 TEST_CASE("npz: no truncated or mutated file is read past its end", "[io]") {
   const TemporaryFolder folder("npz_fuzz");
   write_npz(folder / "ok.npz", Sample().tensors());

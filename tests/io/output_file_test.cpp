@@ -362,7 +362,7 @@ TEST_CASE("output: what is put into a stream keeps its order, whatever its size"
   std::string expected;
   write_file(folder / "parts.txt", [&](std::ostream& out) {
     char letter = 'a';
-    for (const std::size_t size : {std::size_t{3}, kBuffer - 1, std::size_t{5}, kBuffer,
+    for (const std::size_t size : {kBuffer, std::size_t{3}, kBuffer - 1, std::size_t{5}, kBuffer,
                                    std::size_t{1}, kBuffer + 1, 3 * kBuffer, std::size_t{2}}) {
       const std::string part(size, letter++);
       out << part;

@@ -293,13 +293,13 @@ TEST_CASE("reveal: runs of leaves, brackets and nested nodes as text", "[reveal]
   CHECK(compact_text_of(SumTree::of_leaf(7)) == "  one term: 7\n");
   CHECK(compact_text_of(flat({1, 3}, true)) == "  #1: exactly 2 terms\n");
   CHECK(compact_text_of(nested) ==
-        "  #3: 3 terms + #1 + #2\n  #1: exactly 2 terms\n  #2: 3 terms\n");
+        "  #1: 3 terms + #2 + #3\n  #2: exactly 2 terms\n  #3: 3 terms\n");
   const SumTree chain = SumTree::node(
       {SumTree::node({SumTree::node({flat({0, 1}), flat({2, 3})}), flat({4, 5})}), flat({6, 7})});
   CHECK(compact_text_of(chain) ==
         "  #1: a chain: #2, then 2 times the sum so far + #3\n  #2: 2 x #3\n  #3: 2 terms\n");
   CHECK(compact_text_of(SumTree::node({flat({0, 1}), SumTree::of_leaf(2)})) ==
-        "  #2: 1 term + #1\n  #1: 2 terms\n");
+        "  #1: 1 term + #2\n  #2: 2 terms\n");
 }
 
 TEST_CASE("reveal: a tree of up to 600 characters is shown, a longer one if asked for",

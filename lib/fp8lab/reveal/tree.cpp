@@ -97,6 +97,11 @@ std::string terms_text(const Kind& kind, Names& names) {
   return fmt::format("{}{}", kind.first.first ? "exactly " : "", fmt::join(parts, " + "));
 }
 
+std::string kind_text(int at, const Kind& kind, Names& names) {
+  const int own = name_of(at, names);
+  return fmt::format("  #{}: {}\n", own, terms_text(kind, names));
+}
+
 std::string chain_text(int kind, int start, int links, const Kind& link, Names& names) {
   const int own = name_of(kind, names);
   const int from = name_of(start, names);
@@ -122,10 +127,8 @@ std::string Kinds::text(int root) const {
     }
     const Kind& kind = kinds_[static_cast<std::size_t>(at)];
     const Kind& link = links_[static_cast<std::size_t>(at)];
-    if (length > 1)
-      out += chain_text(at, bottom, length - 1, link, names);
-    else
-      out += fmt::format("  #{}: {}\n", name_of(at, names), terms_text(kind, names));
+    out +=
+        length > 1 ? chain_text(at, bottom, length - 1, link, names) : kind_text(at, kind, names);
     if (length > 1) open.push_back(bottom);
     for (std::size_t i = length > 1 ? 1 : 0; i < kind.second.size(); ++i)
       open.push_back(kind.second[i]);

@@ -64,6 +64,7 @@ bool send_whole(int file, const void* data, std::size_t size) {
   // The process that writes decides when to stop: a worker that a keyboard's signal reached
   // first would look like one whose point had failed.
   for (const int signal : {SIGINT, SIGTERM, SIGHUP, SIGQUIT}) std::signal(signal, SIG_IGN);
+  std::signal(SIGABRT, SIG_DFL);  // it learns how a worker ended
 #ifdef __linux__
   ::prctl(PR_SET_PDEATHSIG, SIGKILL);
 #endif
