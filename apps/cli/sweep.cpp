@@ -1,5 +1,4 @@
 #include "fp8lab/sweep/sweep.hpp"
-#include "fp8lab/core/counted.hpp"
 
 #include <fmt/format.h>
 
@@ -13,6 +12,7 @@
 #include <vector>
 
 #include "command.hpp"
+#include "fp8lab/core/counted.hpp"
 #include "fp8lab/core/error.hpp"
 #include "fp8lab/core/integer_list.hpp"
 #include "fp8lab/core/threads.hpp"

@@ -1,5 +1,4 @@
 #include "fp8lab/experiment/experiment.hpp"
-#include "fp8lab/core/counted.hpp"
 
 #include <fmt/format.h>
 
@@ -10,6 +9,7 @@
 #include "common/parallel.hpp"
 #include "common/repeats.hpp"
 #include "data-parallel/workers.hpp"
+#include "fp8lab/core/counted.hpp"
 #include "fp8lab/core/error.hpp"
 #include "fp8lab/experiment/row_table.hpp"
 #include "fp8lab/train/systems.hpp"

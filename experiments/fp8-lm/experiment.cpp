@@ -1,5 +1,4 @@
 #include "fp8lab/experiment/experiment.hpp"
-#include "fp8lab/core/counted.hpp"
 
 #include <fmt/format.h>
 
@@ -8,6 +7,7 @@
 
 #include "common/parallel.hpp"
 #include "data-parallel/workers.hpp"
+#include "fp8lab/core/counted.hpp"
 #include "fp8lab/train/systems.hpp"
 #include "train/curves.hpp"
 #include "train/settings.hpp"

@@ -1,5 +1,4 @@
 #include "fp8lab/experiment/experiment.hpp"
-#include "fp8lab/core/counted.hpp"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -12,6 +11,7 @@
 
 #include "common/parallel.hpp"
 #include "common/repeats.hpp"
+#include "fp8lab/core/counted.hpp"
 #include "leading-indicators/faults.hpp"
 #include "leading-indicators/indicators.hpp"
 #include "optimizer-precision/rows.hpp"

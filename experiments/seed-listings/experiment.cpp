@@ -1,5 +1,4 @@
 #include "fp8lab/experiment/experiment.hpp"
-#include "fp8lab/core/counted.hpp"
 
 #include <fmt/format.h>
 
@@ -10,6 +9,7 @@
 #include "common/series.hpp"
 #include "common/spread.hpp"
 #include "fp8lab/cast/cast.hpp"
+#include "fp8lab/core/counted.hpp"
 #include "fp8lab/experiment/parameter_struct.hpp"
 #include "seed-listings/numpy_listing.hpp"
 #include "seed-listings/repeats.hpp"

@@ -1,5 +1,4 @@
 #include "fp8lab/experiment/experiment.hpp"
-#include "fp8lab/core/counted.hpp"
 
 #include <fmt/format.h>
 
@@ -9,6 +8,7 @@
 
 #include "common/parallel.hpp"
 #include "common/spread.hpp"
+#include "fp8lab/core/counted.hpp"
 #include "train/curves.hpp"
 #include "train/settings.hpp"
 #include "train/study.hpp"

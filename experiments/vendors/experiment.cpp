@@ -1,5 +1,4 @@
 #include "fp8lab/experiment/experiment.hpp"
-#include "fp8lab/core/counted.hpp"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -10,6 +9,7 @@
 
 #include "common/series.hpp"
 #include "common/spread.hpp"
+#include "fp8lab/core/counted.hpp"
 #include "vendors/study.hpp"
 
 namespace fp8lab::experiments {

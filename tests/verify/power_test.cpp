@@ -311,3 +311,30 @@ TEST_CASE("power: of nothing there is none", "[verify]") {
   CHECK(power({}, std::span<const std::byte>{}, checks, 1).faults.empty());
   CHECK(power_of_cast(default_output(FormatId::e4m3fn), {}, checks, 1).faults.empty());
 }
+
+TEST_CASE("power of a cast: what only some values show, and formats without a FNUZ form",
+          "[verify]") {
+  const std::vector<Check> checks{find_check("bitwise")};
+  for (const FormatId id : {FormatId::e4m3fn, FormatId::e5m2, FormatId::f16})
+    for (const bool inexact : {false, true}) {
+      const float last = inexact ? 1.7F : 1.5F;  // the other number is exact in all of them
+      const PowerReport report =
+          power_of_cast(default_output(id), std::vector{1.0F, -2.0F, last}, checks, 1);
+      const auto fault = [&](std::string_view name) -> const FaultOutcome& {
+        return *std::ranges::find(report.faults, name, &FaultOutcome::name);
+      };
+      INFO(format(id).name << (inexact ? ", inexact" : ", exact"));
+      REQUIRE(report.faults.size() > 2);
+      const FaultOutcome& truncated = fault("rtz_cast");
+      CHECK(truncated.applies);
+      CHECK(truncated.detected == std::vector{inexact});
+      CHECK(truncated.mismatch_rate == (inexact ? 1.0 / 3.0 : 0.0));
+      const bool has_other = id != FormatId::f16;
+      const FaultOutcome& other = fault("fnuz_as_fn");
+      CHECK(other.applies == has_other);
+      if (has_other)
+        CHECK(other.detected == std::vector{true});
+      else
+        CHECK(other.reason == "the format has no FNUZ form");
+    }
+}

@@ -1,5 +1,4 @@
 #include "fp8lab/gemm/gemm.hpp"
-#include "fp8lab/core/counted.hpp"
 
 #include <fmt/format.h>
 
@@ -9,6 +8,7 @@
 #include <vector>
 
 #include "bindings.hpp"
+#include "fp8lab/core/counted.hpp"
 #include "fp8lab/gemm/backend.hpp"
 #include "fp8lab/product/non_finite.hpp"
 #include "fp8lab/tensors/packed.hpp"

@@ -36,8 +36,6 @@ class Operand {
 
   [[nodiscard]] const std::string& name() const { return name_; }  ///< as the user wrote it
   [[nodiscard]] const TensorView& tensor() const { return tensor_; }
-  /// The owner of the tensor's bytes.
-  [[nodiscard]] const std::shared_ptr<const void>& owner() const { return owner_; }
 
   /// Releases the memory of a part of a mapped file that has been read. No effect for
   /// data in memory.

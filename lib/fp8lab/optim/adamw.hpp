@@ -83,8 +83,6 @@ class AdamW {
   void step(std::span<const std::span<const float>> gradients, double lr);
 
   [[nodiscard]] std::int64_t steps() const { return steps_; }
-  [[nodiscard]] std::size_t size() const { return states_.size(); }  ///< parameters
-  [[nodiscard]] const std::string& name(std::size_t i) const { return states_[i].name; }
 
   /// The values that the next step reads.
   void copy_weights(std::size_t i, std::span<float> out) const { states_[i].master.load(0, out); }

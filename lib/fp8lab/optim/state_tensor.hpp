@@ -52,7 +52,6 @@ class StateTensor {
   StateTensor(const StateFormat& format, std::size_t size);
 
   [[nodiscard]] std::size_t size() const { return size_; }
-  [[nodiscard]] const StateFormat& format() const { return format_; }
 
   /// Reads values from `begin` on: code times inverse scale in binary32, with one
   /// rounding (exact for powers of two). Throws `Error` for a range outside the tensor.

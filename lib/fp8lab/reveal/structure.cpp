@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <array>
 #include <numeric>
 #include <set>
 #include <utility>
@@ -177,12 +176,6 @@ std::vector<SumStructure> steps_of(const SumTree& tree) {
 }
 
 }  // namespace
-
-std::string_view to_string(StepShape shape) {
-  constexpr std::array<std::string_view, 5> kNames{"fused", "exact", "halves_chained",
-                                                   "halves_separate", "pairs"};
-  return kNames[static_cast<std::size_t>(shape)];
-}
 
 std::vector<std::int64_t> SumStructure::chain(std::int64_t k) const {
   Places places(static_cast<std::size_t>(k));

@@ -21,7 +21,6 @@ enum class StepShape : std::uint8_t {
   halves_separate,  ///< each half in one node, both added, then c
   pairs,            ///< pairs of products, pairs of pairs, then c
 };
-std::string_view to_string(StepShape shape);
 
 struct SumStructure {
   StepShape step = StepShape::fused;

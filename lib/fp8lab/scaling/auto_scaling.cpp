@@ -18,10 +18,6 @@ constexpr std::array<std::string_view, 4> kGrowthNames{"exponential", "linear", 
 
 }  // namespace
 
-std::string_view to_string(AutoScaling variant) {
-  return kNames[static_cast<std::size_t>(variant)];
-}
-
 AutoScaling find_auto_scaling(std::string_view name) {
   for (std::size_t i = 0; i < kNames.size(); ++i)
     if (kNames[i] == name) return static_cast<AutoScaling>(i);

@@ -14,7 +14,6 @@ enum class AutoScaling : std::uint8_t {
   as_seed,     ///< as in a tutorial: threshold 1e-3 (0.1 %); mu grows after 1000 clean steps
   as_shipped,  ///< MS-AMP: no mu; casts with s / sqrt(ranks) and divides the inverse by ranks
 };
-std::string_view to_string(AutoScaling variant);
 AutoScaling find_auto_scaling(std::string_view name);
 
 /// The effect of a clean step, one without too many elements at the maximum, on mu.

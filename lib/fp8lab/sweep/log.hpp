@@ -91,7 +91,6 @@ class SweepLog {
   /// The heads of all tables, in the order of their first points.
   [[nodiscard]] const std::vector<const TableHead*>& heads() const { return head_order_; }
   [[nodiscard]] const LogDamage& damage() const { return damage_; }
-  [[nodiscard]] std::string_view identity() const { return identity_; }
 
   /// The result of a finished point.
   [[nodiscard]] PointResult result(std::int64_t point) const;
