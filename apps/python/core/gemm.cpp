@@ -8,7 +8,6 @@
 #include <vector>
 
 #include "bindings.hpp"
-#include "fp8lab/core/counted.hpp"
 #include "fp8lab/gemm/backend.hpp"
 #include "fp8lab/product/non_finite.hpp"
 #include "fp8lab/tensors/packed.hpp"
@@ -35,7 +34,7 @@ CodeMatrix matrix_of(const Words& words, std::string_view argument, std::string_
   const Format& f = find_format(name);
   require(words.itemsize() * 8 == static_cast<std::size_t>(f.storage_bits), argument,
           fmt::format("words of {} bits, as {} has", f.storage_bits, f.name),
-          counted(words.itemsize() * 8, "bit"));
+          fmt::format("{} bits", words.itemsize() * 8));
   if (f.code_bits() < 8) require_codes(words, argument, f);
   return {f.id,
           words.data(),
@@ -131,7 +130,7 @@ void run(const Problem& problem, const Matrix<float>& d, int threads, std::strin
   if (problem.split.parts > 1 || !problem.epilogue.empty()) {
     require(name == "cpu", "backend", "cpu, for an epilogue or K in parts", name);
     const std::vector<float> values = compute(product_of(problem, "", {}), threads);
-    require(values.size() == d.size(), "d", counted(values.size(), "value"),
+    require(values.size() == d.size(), "d", fmt::format("{} values", values.size()),
             fmt::format("{}", d.size()));
     std::copy(values.begin(), values.end(), d.data());
     return;
@@ -157,7 +156,7 @@ Product product_of(const Problem& problem, std::string model, const OutputCast& 
 Operand operand_of(const Output& got, FormatId id) {
   require(got.itemsize() * 8 == static_cast<std::size_t>(format(id).storage_bits), "got",
           fmt::format("words of {} bits, as {} has", format(id).storage_bits, format(id).name),
-          counted(got.itemsize() * 8, "bit"));
+          fmt::format("{} bits", got.itemsize() * 8));
   const auto* bytes = static_cast<const std::byte*>(got.data());
   const TensorView tensor{
       element_type_of(id),

@@ -12,7 +12,6 @@
 
 #include "bindings.hpp"
 #include "coded_operand.hpp"
-#include "fp8lab/core/counted.hpp"
 #include "fp8lab/core/error.hpp"
 #include "fp8lab/core/float_environment.hpp"
 #include "fp8lab/core/threads.hpp"
@@ -193,7 +192,7 @@ class Layer {
 /// d [rows, columns] += bias [columns] in binary32, to nearest even.
 void add_to_rows(const Matrix<float>& d, const Vector<const float>& bias) {
   const FloatEnvironment environment;
-  require(bias.size() == d.shape(1), "bias", counted(d.shape(1), "value"),
+  require(bias.size() == d.shape(1), "bias", fmt::format("{} values", d.shape(1)),
           fmt::format("{}", bias.size()));
   for (std::size_t r = 0; r < d.shape(0); ++r)
     for (std::size_t c = 0; c < d.shape(1); ++c) d.data()[r * d.shape(1) + c] += bias.data()[c];

@@ -1,4 +1,3 @@
-#include "fp8lab/core/counted.hpp"
 #include "fp8lab/vectors/vector_files.hpp"
 
 #include <fmt/format.h>
@@ -82,7 +81,7 @@ void require_words(std::string_view name, const Words& words, FormatId id, std::
           fmt::format("[{}, {}]", words.shape(0), words.shape(1)));
   require(words.itemsize() * 8 == static_cast<std::size_t>(format(id).storage_bits), name,
           fmt::format("words of {} bits, as {} has", format(id).storage_bits, format(id).name),
-          counted(words.itemsize() * 8, "bit"));
+          fmt::format("{} bits", words.itemsize() * 8));
 }
 
 /// Scale codes, [n, blocks].
