@@ -45,7 +45,7 @@ def estimates():
     for seconds in (10, 60, 85, 120, 300, 2000, 5000, 6500, 80000, None):
         arguments = ["--quick", "--axis", "curve_points=10,20", "--repeat", str(max(points // 2, 1)), "--threads", "1"]
         said = fp8lab("sweep", "walkthrough", *arguments, "--dry-run").stdout.splitlines()[-1:]
-        found = re.fullmatch(r"(\d+) points, (\S+) s per point \(\d measured\), about (.*) on 1 threads", "".join(said))
+        found = re.fullmatch(r"(\d+) points, (\S+) s per point \(\d measured\), about (.*) on 1 thread", "".join(said))
         check(found, f"an estimate: {said}")
         if not found:
             return
