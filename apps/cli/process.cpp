@@ -40,19 +40,23 @@ void complain_from_handler(const char* text) {
   [[maybe_unused]] const ssize_t ignored = ::write(STDERR_FILENO, text, std::strlen(text));
 }
 
-void on_bus_error(int) {
-  complain_from_handler(
-      "fp8lab: an input file became shorter, or could not be read, during the command\n");
+[[noreturn]] void end_from_handler(const char* text) {
+  complain_from_handler(text);
   remove_partials();
   ::_exit(kUsage);
 }
 
-/// A library that aborts, as LLVM's OpenMP does where it finds no memory or thread, has said why.
-void on_abort(int) {
-  complain_from_handler("fp8lab: a library ended the process before there was a result\n");
-  remove_partials();
-  ::_exit(kUsage);
+[[noreturn]] void end_without_result() {
+  end_from_handler("fp8lab: a library ended the process before there was a result\n");
 }
+
+void on_bus_error(int) {
+  end_from_handler(
+      "fp8lab: an input file became shorter, or could not be read, during the command\n");
+}
+
+/// A library that aborts, as LLVM's OpenMP does where it finds no memory or thread, has said why.
+void on_abort(int) { end_without_result(); }
 
 std::string memory_message() {
   rusage usage{};
@@ -100,7 +104,7 @@ void complain(const std::string& text) {
   try {
     if (const std::exception_ptr failure = std::current_exception()) complain(message_of(failure));
   } catch (...) {
-    complain_from_handler("fp8lab: not enough memory\n");
+    end_from_handler("fp8lab: not enough memory\n");
   }
   remove_partials();
   ::_exit(kUsage);
@@ -110,10 +114,7 @@ std::atomic<bool> exit_is_meant{false};
 
 /// A library that calls exit, as OpenMP's does without threads, must not look like a verdict.
 void check_exit() {
-  if (exit_is_meant) return;
-  complain_from_handler("fp8lab: a library ended the process before there was a result\n");
-  remove_partials();
-  ::_exit(kUsage);
+  if (!exit_is_meant) end_without_result();
 }
 
 void tell_missing_threads() {

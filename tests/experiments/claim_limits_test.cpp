@@ -1,5 +1,4 @@
-// The verdict of each claim at both sides of every limit that its criterion names, and what a run
-// makes of verdicts.
+// The verdict of each claim at both sides of every limit that its criterion names.
 
 #include <algorithm>
 #include <charconv>
@@ -12,7 +11,7 @@
 
 #include "catch.hpp"
 #include "claims/claim.hpp"
-#include "claims/seeded_runs.hpp"
+#include "train/standing.hpp"
 
 namespace fp8lab::experiments::claim_limits_test {
 namespace {
@@ -584,74 +583,6 @@ TEST_CASE("each claim's verdict changes at every limit of its criterion, and now
     INFO(one.id);
     CHECK(std::find(judged.begin(), judged.end(), one.id) != judged.end());
   }
-}
-
-TEST_CASE("claims: a run leaves where its gap over 25 steps stays above the band",
-          "[experiments]") {
-  const auto left = [](const std::vector<double>& gaps, double band) {
-    const std::vector<double> reference(gaps.size(), 2.0);
-    std::vector<double> run;
-    for (const double gap : gaps) run.push_back(2.0 + gap);
-    return leaving_step(run, reference, band);
-  };
-  std::vector<double> gaps(60, 0.0);
-  CHECK(left(gaps, 0.0) == -1);  // not above it
-  for (std::size_t i = 10; i < gaps.size(); ++i) gaps[i] = 1.0;
-  // Steps 0 to 24 are the first mean: 15 of them are above.
-  CHECK(left(gaps, 0.5) == 24);
-  CHECK(left(gaps, 0.6) == 25);
-  CHECK(left(gaps, 0.96) == 34);
-  CHECK(left(gaps, 0.95) == 33);
-  CHECK(left(gaps, 1.0) == -1);
-  // A run that comes back has not left, and one that leaves again left then.
-  for (std::size_t i = 30; i < 50; ++i) gaps[i] = -1.0;
-  CHECK(left(gaps, 0.5) == -1);
-  gaps.resize(80, 1.0);
-  CHECK(left(gaps, 0.5) == 68);
-  gaps.resize(90, -1.0);
-  CHECK(left(gaps, 0.5) == -1);
-  // One that breaks off left there, or where its mean went up before.
-  std::vector<double> broken(60, 0.0);
-  broken[7] = std::nan("");
-  CHECK(left(broken, 0.5) == 7);
-  broken = std::vector<double>(60, 1.0);
-  broken[40] = kInfinity;
-  CHECK(left(broken, 0.5) == 24);
-  CHECK(left(broken, 1.0) == 40);
-  CHECK(left(std::vector<double>(24, 1.0), 0.5) == -1);
-  CHECK(left(std::vector<double>(25, 1.0), 0.5) == 24);
-}
-
-TEST_CASE("claims: a run counts its verdicts and names what does not hold", "[experiments]") {
-  const std::vector<Claim> claims{
-      {"X1", "paper", "first", "s1", "c1", nullptr, nullptr, Basis::arithmetic},
-      {"X2", "guide", "second.", "s2", "c2", nullptr, nullptr, Basis::recorded},
-      {"X3", "page", "third", "s3", "c3", nullptr, nullptr}};
-  std::vector<MeasuredClaim> measured;
-  const auto add = [&](std::size_t claim, Verdict verdict, std::size_t times) {
-    for (std::size_t i = 0; i < times; ++i)
-      measured.push_back({&claims[claim], {"f", {{"v", "nats", 0.5}, {"w", "%", 7.0}}, verdict}});
-  };
-  add(2, Verdict::holds, 3);
-  add(2, Verdict::holds_with_correction, 4);
-  add(0, Verdict::does_not_hold, 1);
-  add(1, Verdict::does_not_hold, 1);
-  add(2, Verdict::cannot_tell, 5);
-  const Results results = claim_results(measured);
-  REQUIRE(results.findings.size() == 3);
-  CHECK(results.findings[0] ==
-        "Of 14 claims 3 hold, 4 hold with a correction, 2 do not hold, and 5 cannot be decided at "
-        "this size.");
-  CHECK(results.findings[1] == "X1 does not hold: first.");
-  CHECK(results.findings[2] == "X2 does not hold: second.");
-  REQUIRE(results.tables.size() == 2);
-  CHECK(results.tables[0].rows().size() == 14);
-  const std::string verdicts = results.tables[0].csv();
-  CHECK_THAT(verdicts, contains("\nX1,first,paper,s1,c1,f,arithmetic,does not hold\n"));
-  CHECK_THAT(verdicts, contains("\nX2,second.,guide,s2,c2,f,recorded,does not hold\n"));
-  CHECK_THAT(verdicts, contains("\nX3,third,page,s3,c3,f,measured,cannot tell at this size\n"));
-  CHECK(results.tables[1].rows().size() == 28);
-  CHECK_THAT(results.tables[1].csv(), contains("\nX1,v,nats,0.5\nX1,w,%,7.0\n"));
 }
 
 }  // namespace fp8lab::experiments::claim_limits_test

@@ -4,6 +4,7 @@
 #include <bit>
 #include <cmath>
 #include <cstring>
+#include <limits>
 #include <optional>
 #include <utility>
 #include <vector>
@@ -323,4 +324,53 @@ TEST_CASE("budget: special operands leave no room", "[verify]") {
   random.a[3] = 0x7f;
   CHECK(error_budget(random.product, 0, 0).special);
   CHECK_FALSE(error_budget(random.product, 1, 0).special);
+}
+
+TEST_CASE("budget: a NaN of either scale, or of the second half of a gate, leaves no room",
+          "[verify]") {
+  for (const bool of_a : {true, false}) {
+    RandomProduct random({.model = "sm100.tcgen05.mxf8f6f4.e4m3"}, {.shape = {2, 2, 64}});
+    std::vector<float> scales(4, 1.0F);
+    const std::vector<float> ones(4, 1.0F);
+    scales[3] = std::numeric_limits<float>::quiet_NaN();
+    random.product.problem.a_scales = {of_a ? scales : ones, 1, 32, FormatId::e8m0fnu};
+    random.product.problem.b_scales = {of_a ? ones : scales, 1, 32, FormatId::e8m0fnu};
+    CAPTURE(of_a);
+    for (std::int64_t i = 0; i < 2; ++i)
+      for (std::int64_t j = 0; j < 2; ++j)
+        CHECK(error_budget(random.product, i, j).special == ((of_a ? i : j) == 1));
+  }
+  RandomProduct gated({}, {.shape = {2, 4, 64}});
+  gated.product.epilogue.activation = Activation::swiglu;
+  gated.b[3 * 64 + 5] = 0x7f;  // of the columns that are multiplied, the second
+  for (std::int64_t i = 0; i < 2; ++i) {
+    CHECK_FALSE(error_budget(gated.product, i, 0).special);
+    CHECK(error_budget(gated.product, i, 1).special);
+  }
+}
+
+TEST_CASE("budget: the output's rounding is half a step, of subnormal numbers too", "[verify]") {
+  RandomProduct random({.output = default_output(FormatId::e4m3fn)}, {.shape = {1, 1, 32}});
+  std::fill(random.a.begin(), random.a.end(), std::uint8_t{0});
+  random.b[0] = 0x38;
+  // Codes of 1, 1.5, 2^-6 (the least normal number), 2^-7, 2^-9 and 0.
+  for (const auto& [code, half] : {std::pair{0x38, 0x1p-4},
+                                   {0x3c, 0x1p-4},
+                                   {0x08, 0x1p-10},
+                                   {0x04, 0x1p-10},
+                                   {0x01, 0x1p-10},
+                                   {0x00, 0x1p-10}}) {
+    random.a[0] = static_cast<std::uint8_t>(code);
+    const ErrorBudget budget = error_budget(random.product, 0, 0);
+    CAPTURE(code, budget.exact);
+    CHECK(budget.rounding == half);
+  }
+  // Beside an exact 0 every budget is without bound.
+  random.a[0] = 0;
+  const std::vector<std::byte> golden = golden_output(random.product);
+  const std::vector<std::byte> got(1, std::byte{0x38});
+  const BudgetSummary summary =
+      check_budgets(random.product, {golden, got}, std::vector<std::int64_t>{0}, false, 1);
+  CHECK(summary.median == std::numeric_limits<double>::infinity());
+  CHECK(summary.checked == 1);
 }

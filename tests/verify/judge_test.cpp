@@ -171,3 +171,40 @@ TEST_CASE("judge: codes of a word are read in full, of every width", "[verify]")
   CHECK(code_words(FormatId::bf16, codes) == Words{0xfe01, 0x7f80, 0x1200, 0xf634});
   CHECK(code_words(FormatId::f32, codes) == Words{0x7f80fe01, 0xf6341200});
 }
+
+TEST_CASE("judge: shares are met exactly, and the best cause comes first", "[verify]") {
+  // 40 wrong elements and 40 right ones: 38 explained and 2 contradicted are enough.
+  std::vector<std::uint32_t> golden(80, 1);
+  std::vector<std::uint32_t> got(80, 1);
+  std::fill_n(got.begin(), 40, 2U);
+  const auto with = [&](std::size_t explained, std::size_t contradicted) {
+    std::vector<std::uint32_t> codes = got;
+    for (std::size_t i = explained; i < 40; ++i) codes[i] = 3;
+    for (std::size_t i = 40; i < 40 + contradicted; ++i) codes[i] = 3;
+    return codes;
+  };
+  const auto accepted = [&](std::size_t explained, std::size_t contradicted) {
+    Judge judge({}, golden, got);
+    judge.consider("cause", "text", with(explained, contradicted));
+    const Diagnosis d = judge.finish();
+    CHECK((d.mismatches == 40 && d.right == 40 && d.tried == 1));
+    return d.causes.size() == 1;
+  };
+  CHECK(accepted(38, 2));
+  CHECK(accepted(40, 0));
+  CHECK_FALSE(accepted(37, 0));
+  CHECK_FALSE(accepted(40, 3));
+  Judge judge({}, golden, got);
+  judge.consider("fourth", "", with(39, 0));
+  judge.consider("second", "", with(40, 1));
+  judge.consider("third", "", with(40, 2));
+  judge.consider("first", "", with(40, 0));
+  judge.consider("last", "", with(38, 0));
+  judge.consider("none", "", with(20, 0));
+  judge.dismiss();
+  const Diagnosis d = judge.finish();
+  std::string order;
+  for (const Cause& cause : d.causes) order += cause.name + " ";
+  CHECK(order == "first second third fourth last ");
+  CHECK(d.tried == 7);
+}

@@ -17,14 +17,10 @@
 #include "fp8lab/product/term_variants.hpp"
 #include "fp8lab/product/variants.hpp"
 #include "fp8lab/tensors/codes.hpp"
-#include "fp8lab/verify/budget.hpp"
-#include "fp8lab/verify/budget_check.hpp"
 #include "fp8lab/verify/cast_causes.hpp"
 #include "fp8lab/verify/causes.hpp"
-#include "fp8lab/verify/judge.hpp"
 #include "fp8lab/verify/k_blocks.hpp"
 #include "fp8lab/verify/kernel_causes.hpp"
-#include "fp8lab/verify/regions.hpp"
 #include "product/products.hpp"
 
 using namespace fp8lab;
@@ -32,7 +28,6 @@ using namespace fp8lab::test;
 
 namespace {
 
-constexpr float kInf = std::numeric_limits<float>::infinity();
 using Values = std::vector<float>;
 
 /// The causes of `wrong` in place of the product's output, as "name: text" in a row.
@@ -437,167 +432,4 @@ TEST_CASE("diagnosis of a cast: each element has its own scale", "[verify]") {
              named("doubled_scale: the scale applied twice"));
   CHECK_THAT(causes([](float v, float s) { return v / s; }),
              named("inverted_scale: divided by the scale instead of multiplied"));
-}
-
-TEST_CASE("judge: shares are met exactly, and the best cause comes first", "[verify]") {
-  // 40 wrong elements and 40 right ones: 38 explained and 2 contradicted are enough.
-  std::vector<std::uint32_t> golden(80, 1);
-  std::vector<std::uint32_t> got(80, 1);
-  std::fill_n(got.begin(), 40, 2U);
-  const auto with = [&](std::size_t explained, std::size_t contradicted) {
-    std::vector<std::uint32_t> codes = got;
-    for (std::size_t i = explained; i < 40; ++i) codes[i] = 3;
-    for (std::size_t i = 40; i < 40 + contradicted; ++i) codes[i] = 3;
-    return codes;
-  };
-  const auto accepted = [&](std::size_t explained, std::size_t contradicted) {
-    Judge judge({}, golden, got);
-    judge.consider("cause", "text", with(explained, contradicted));
-    const Diagnosis d = judge.finish();
-    CHECK((d.mismatches == 40 && d.right == 40 && d.tried == 1));
-    return d.causes.size() == 1;
-  };
-  CHECK(accepted(38, 2));
-  CHECK(accepted(40, 0));
-  CHECK_FALSE(accepted(37, 0));
-  CHECK_FALSE(accepted(40, 3));
-  Judge judge({}, golden, got);
-  judge.consider("fourth", "", with(39, 0));
-  judge.consider("second", "", with(40, 1));
-  judge.consider("third", "", with(40, 2));
-  judge.consider("first", "", with(40, 0));
-  judge.consider("last", "", with(38, 0));
-  judge.consider("none", "", with(20, 0));
-  judge.dismiss();
-  const Diagnosis d = judge.finish();
-  std::string order;
-  for (const Cause& cause : d.causes) order += cause.name + " ";
-  CHECK(order == "first second third fourth last ");
-  CHECK(d.tried == 7);
-}
-
-TEST_CASE("budget: a NaN of either scale, or of the second half of a gate, leaves no room",
-          "[verify]") {
-  for (const bool of_a : {true, false}) {
-    RandomProduct random({.model = "sm100.tcgen05.mxf8f6f4.e4m3"}, {.shape = {2, 2, 64}});
-    std::vector<float> scales(4, 1.0F);
-    const std::vector<float> ones(4, 1.0F);
-    scales[3] = std::numeric_limits<float>::quiet_NaN();
-    random.product.problem.a_scales = {of_a ? scales : ones, 1, 32, FormatId::e8m0fnu};
-    random.product.problem.b_scales = {of_a ? ones : scales, 1, 32, FormatId::e8m0fnu};
-    CAPTURE(of_a);
-    for (std::int64_t i = 0; i < 2; ++i)
-      for (std::int64_t j = 0; j < 2; ++j)
-        CHECK(error_budget(random.product, i, j).special == ((of_a ? i : j) == 1));
-  }
-  RandomProduct gated({}, {.shape = {2, 4, 64}});
-  gated.product.epilogue.activation = Activation::swiglu;
-  gated.b[3 * 64 + 5] = 0x7f;  // of the columns that are multiplied, the second
-  for (std::int64_t i = 0; i < 2; ++i) {
-    CHECK_FALSE(error_budget(gated.product, i, 0).special);
-    CHECK(error_budget(gated.product, i, 1).special);
-  }
-}
-
-TEST_CASE("budget: the output's rounding is half a step, of subnormal numbers too", "[verify]") {
-  RandomProduct random({.output = default_output(FormatId::e4m3fn)}, {.shape = {1, 1, 32}});
-  std::fill(random.a.begin(), random.a.end(), std::uint8_t{0});
-  random.b[0] = 0x38;
-  // Codes of 1, 1.5, 2^-6 (the least normal number), 2^-7, 2^-9 and 0.
-  for (const auto& [code, half] : {std::pair{0x38, 0x1p-4},
-                                   {0x3c, 0x1p-4},
-                                   {0x08, 0x1p-10},
-                                   {0x04, 0x1p-10},
-                                   {0x01, 0x1p-10},
-                                   {0x00, 0x1p-10}}) {
-    random.a[0] = static_cast<std::uint8_t>(code);
-    const ErrorBudget budget = error_budget(random.product, 0, 0);
-    CAPTURE(code, budget.exact);
-    CHECK(budget.rounding == half);
-  }
-  // Beside an exact 0 every budget is without bound.
-  random.a[0] = 0;
-  const std::vector<std::byte> golden = golden_output(random.product);
-  const std::vector<std::byte> got(1, std::byte{0x38});
-  const BudgetSummary summary =
-      check_budgets(random.product, {golden, got}, std::vector<std::int64_t>{0}, false, 1);
-  CHECK(summary.median == std::numeric_limits<double>::infinity());
-  CHECK(summary.checked == 1);
-}
-
-TEST_CASE("regions: four elements are one, eight regions are told and nine are not",
-          "[verify][regions]") {
-  constexpr std::int64_t kRows = 200;
-  constexpr std::int64_t kColumns = 1200;
-  Values golden(kRows * kColumns);
-  for (std::size_t i = 0; i < golden.size(); ++i) golden[i] = 1.0F + static_cast<float>(i);
-  const auto bytes = [](const Values& values) {
-    const auto all = std::as_bytes(std::span(values));
-    return std::vector<std::byte>(all.begin(), all.end());
-  };
-  const std::vector<std::byte> right = bytes(golden);
-  const auto regions = [&](const Values& got) {
-    const std::vector<std::byte> codes = bytes(got);
-    std::vector<std::int64_t> wrong;
-    for (std::size_t i = 0; i < got.size(); ++i)
-      if (got[i] != golden[i]) wrong.push_back(static_cast<std::int64_t>(i));
-    return find_regions(FormatId::f32, right, codes, kRows, kColumns,
-                        map_of(kRows, kColumns, wrong), WrongElements(FormatId::f32, right, codes));
-  };
-  const auto put = [&](Values& got, std::int64_t row, std::int64_t column, std::int64_t rows,
-                       std::int64_t columns, const auto& value) {
-    for (std::int64_t i = 0; i < rows; ++i)
-      for (std::int64_t j = 0; j < columns; ++j)
-        got[static_cast<std::size_t>((row + i) * kColumns + column + j)] = value(i, j);
-  };
-  const auto zero = [](std::int64_t, std::int64_t) { return 0.0F; };
-  for (const std::int64_t columns : {3, 4}) {
-    Values got = golden;
-    put(got, 7, 9, 1, columns, zero);
-    CAPTURE(columns);
-    CHECK(regions(got).size() == (columns == 4 ? 1 : 0));
-  }
-  for (const std::int64_t count : {8, 9}) {
-    Values got = golden;
-    for (std::int64_t i = 0; i < count; ++i) put(got, 20, i * 130, 2, 3, zero);
-    CAPTURE(count);
-    CHECK(regions(got).size() == (count == 8 ? 8 : 0));
-  }
-  // Copies of what stands in the first and the last place where they fit.
-  for (const auto& [from_row, from_column] :
-       {std::pair<std::int64_t, std::int64_t>{0, 0}, {kRows - 5, kColumns - 6}}) {
-    Values got = golden;
-    put(got, 50, 60, 5, 6, [&, row = from_row, column = from_column](auto i, auto j) {
-      return golden[static_cast<std::size_t>((row + i) * kColumns + column + j)];
-    });
-    const std::vector<Region> found = regions(got);
-    REQUIRE(found.size() == 1);
-    CHECK(found[0].content == RegionContent::elsewhere);
-    CHECK((found[0].from_row == from_row && found[0].from_column == from_column));
-  }
-}
-
-TEST_CASE("regions: enough finite numbers are compared before they are called unrelated",
-          "[verify][regions]") {
-  const auto of = [](std::int64_t columns, std::int64_t infinite) {
-    Values golden;
-    Values got;
-    for (std::int64_t i = 0; i < columns; ++i) {
-      golden.push_back(static_cast<float>(i));
-      // Neither rising nor falling; or the same numbers, of which some are infinite.
-      const bool alternates = infinite == 0;
-      got.push_back(alternates     ? (i % 2 == 0 ? 1.0F : -1.0F)
-                    : i < infinite ? kInf
-                                   : static_cast<float>(i));
-    }
-    Region region;
-    region.rows = 1;
-    region.columns = columns;
-    return unrelated(FormatId::f32, std::as_bytes(std::span(golden)), std::as_bytes(std::span(got)),
-                     columns, region);
-  };
-  CHECK(of(256, 0));
-  CHECK_FALSE(of(255, 0));
-  CHECK_FALSE(of(300, 150));
-  CHECK(of(300, 151));
 }

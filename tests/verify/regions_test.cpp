@@ -1,7 +1,9 @@
 #include "fp8lab/verify/regions.hpp"
 
 #include <cstddef>
+#include <limits>
 #include <span>
+#include <utility>
 #include <vector>
 
 #include "catch.hpp"
@@ -57,4 +59,81 @@ TEST_CASE("power: a check has power if it detects one fault of each class", "[ve
   CHECK(has_power(1, 1));
   CHECK_FALSE(has_power(0, 3));
   CHECK_FALSE(has_power(3, 0));
+}
+
+TEST_CASE("regions: four elements are one, eight regions are told and nine are not",
+          "[verify][regions]") {
+  constexpr std::int64_t kRows = 200;
+  constexpr std::int64_t kColumns = 1200;
+  std::vector<float> golden(kRows * kColumns);
+  for (std::size_t i = 0; i < golden.size(); ++i) golden[i] = 1.0F + static_cast<float>(i);
+  const auto bytes = [](const std::vector<float>& values) {
+    const auto all = std::as_bytes(std::span(values));
+    return std::vector<std::byte>(all.begin(), all.end());
+  };
+  const std::vector<std::byte> right = bytes(golden);
+  const auto regions = [&](const std::vector<float>& got) {
+    const std::vector<std::byte> codes = bytes(got);
+    std::vector<std::int64_t> wrong;
+    for (std::size_t i = 0; i < got.size(); ++i)
+      if (got[i] != golden[i]) wrong.push_back(static_cast<std::int64_t>(i));
+    return find_regions(FormatId::f32, right, codes, kRows, kColumns,
+                        map_of(kRows, kColumns, wrong), WrongElements(FormatId::f32, right, codes));
+  };
+  const auto put = [&](std::vector<float>& got, std::int64_t row, std::int64_t column,
+                       std::int64_t rows, std::int64_t columns, const auto& value) {
+    for (std::int64_t i = 0; i < rows; ++i)
+      for (std::int64_t j = 0; j < columns; ++j)
+        got[static_cast<std::size_t>((row + i) * kColumns + column + j)] = value(i, j);
+  };
+  const auto zero = [](std::int64_t, std::int64_t) { return 0.0F; };
+  for (const std::int64_t columns : {3, 4}) {
+    std::vector<float> got = golden;
+    put(got, 7, 9, 1, columns, zero);
+    CAPTURE(columns);
+    CHECK(regions(got).size() == (columns == 4 ? 1 : 0));
+  }
+  for (const std::int64_t count : {8, 9}) {
+    std::vector<float> got = golden;
+    for (std::int64_t i = 0; i < count; ++i) put(got, 20, i * 130, 2, 3, zero);
+    CAPTURE(count);
+    CHECK(regions(got).size() == (count == 8 ? 8 : 0));
+  }
+  // Copies of what stands in the first and the last place where they fit.
+  for (const auto& [from_row, from_column] :
+       {std::pair<std::int64_t, std::int64_t>{0, 0}, {kRows - 5, kColumns - 6}}) {
+    std::vector<float> got = golden;
+    put(got, 50, 60, 5, 6, [&, row = from_row, column = from_column](auto i, auto j) {
+      return golden[static_cast<std::size_t>((row + i) * kColumns + column + j)];
+    });
+    const std::vector<Region> found = regions(got);
+    REQUIRE(found.size() == 1);
+    CHECK(found[0].content == RegionContent::elsewhere);
+    CHECK((found[0].from_row == from_row && found[0].from_column == from_column));
+  }
+}
+
+TEST_CASE("regions: enough finite numbers are compared before they are called unrelated",
+          "[verify][regions]") {
+  const auto of = [](std::int64_t columns, std::int64_t infinite) {
+    std::vector<float> golden;
+    std::vector<float> got;
+    for (std::int64_t i = 0; i < columns; ++i) {
+      golden.push_back(static_cast<float>(i));
+      // Neither rising nor falling; or the same numbers, of which some are infinite.
+      const bool alternates = infinite == 0;
+      got.push_back(alternates     ? (i % 2 == 0 ? 1.0F : -1.0F)
+                    : i < infinite ? std::numeric_limits<float>::infinity()
+                                   : static_cast<float>(i));
+    }
+    Region region;
+    region.rows = 1;
+    region.columns = columns;
+    return unrelated(FormatId::f32, std::as_bytes(std::span(golden)), std::as_bytes(std::span(got)),
+                     columns, region);
+  };
+  CHECK(of(256, 0));
+  CHECK_FALSE(of(255, 0));
+  CHECK_FALSE(of(300, 150));
+  CHECK(of(300, 151));
 }

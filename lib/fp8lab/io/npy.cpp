@@ -217,10 +217,10 @@ TensorView parse_npy(std::span<const std::byte> bytes, const std::string& name,
   const auto count = static_cast<std::size_t>(element_count(header.shape, name + ": shape"));
   const std::size_t width = element_bytes(stored);
   if (have % width != 0 || have / width != count)
-    throw Error(fmt::format("{}: {}: expected {} of {} for {}, got {}", name,
+    throw Error(fmt::format("{}: {}: expected {} for {}, got {}", name,
                             have / width < count ? "truncated; copy or save it again" : "too long",
-                            counted(count, "element"), counted(width, "byte"),
-                            shape_text(header.shape), counted(have, "byte")));
+                            elements_text(count, stored), shape_text(header.shape),
+                            counted(have, "byte")));
   if (is_packed(tensor.type)) {
     require(
         !header.fortran_order || header.shape.size() < 2, name,

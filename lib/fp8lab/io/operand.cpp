@@ -169,10 +169,9 @@ Operand load_raw(const std::string& name, const path& file, std::optional<Elemen
       static_cast<std::size_t>(element_count(tensor.shape, sidecar->file.string() + ": shape"));
   const std::size_t width = element_bits(*dtype);
   if (tensor.bytes.size() * 8 % width != 0 || tensor.bytes.size() * 8 / width != count)
-    fail(file, fmt::format("has {}, but {} says {} {} = {} of {}",
-                           counted(tensor.bytes.size(), "byte"), sidecar->file.string(),
-                           to_string(*dtype), shape_text(tensor.shape), counted(count, "element"),
-                           width % 8 == 0 ? counted(width / 8, "byte") : counted(width, "bit")));
+    fail(file, fmt::format("has {}, but {} says {} {} = {}", counted(tensor.bytes.size(), "byte"),
+                           sidecar->file.string(), to_string(*dtype), shape_text(tensor.shape),
+                           elements_text(count, *dtype)));
   return {name, tensor, mapped, mapped};
 }
 

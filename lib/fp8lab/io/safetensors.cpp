@@ -13,6 +13,7 @@
 #include "fp8lab/io/files.hpp"
 #include "fp8lab/io/json_keys.hpp"
 #include "fp8lab/io/json_text.hpp"
+#include "fp8lab/tensors/packed.hpp"
 
 namespace fp8lab {
 namespace {
@@ -87,8 +88,7 @@ class EntryParser {
     const std::uint64_t have = offsets[1] - offsets[0];
     // At most 2^59 bytes can be mapped, so that their bits can be counted.
     if (have * 8 % width != 0 || have * 8 / width != count)
-      fail(fmt::format("expected {} of {} for shape {}, got {}", counted(count, "element"),
-                       width % 8 == 0 ? counted(width / 8, "byte") : counted(width, "bit"),
+      fail(fmt::format("expected {} for shape {}, got {}", elements_text(count, result.tensor.type),
                        shape_text(result.tensor.shape), counted(have, "byte")));
     result.tensor.bytes = data_.subspan(offsets[0], have);
     return result;

@@ -60,6 +60,12 @@ ElementType packed(ElementType type) {
   return type;
 }
 
+std::string elements_text(std::size_t count, ElementType type) {
+  const std::size_t bits = element_bits(type);
+  return fmt::format("{} of {}", counted(count, "element"),
+                     bits % 8 == 0 ? counted(bits / 8, "byte") : counted(bits, "bit"));
+}
+
 std::vector<std::byte> unpack_codes(const TensorView& tensor) {
   require_packable(tensor, is_packed(tensor.type), "packed codes (e2m1x2, e2m3x4, e3m2x4)");
   const std::size_t width = element_bits(tensor.type);

@@ -11,6 +11,7 @@
 
 #include <cstddef>
 #include <span>
+#include <string>
 #include <string_view>
 #include <vector>
 
@@ -23,6 +24,9 @@ ElementType unpacked(ElementType type);
 
 /// The packed type: e2m1x2 for e2m1 ...; all other types are returned unchanged.
 ElementType packed(ElementType type);
+
+/// "3 elements of 2 bytes", "8 elements of 4 bits".
+std::string elements_text(std::size_t count, ElementType type);
 
 /// Unpacks to one code per byte, row-major. Throws `Error` for a type that is not packed, Fortran
 /// order, and bytes that disagree with the shape.
