@@ -11,7 +11,7 @@
 
 namespace fp8lab::test {
 
-/// A product that owns random codes and, if wished, scales and C.
+/// A product that owns the bytes of random codes and, if wished, scales and C.
 struct RandomProduct {
   std::vector<std::uint8_t> a;
   std::vector<std::uint8_t> b;
@@ -38,10 +38,14 @@ struct RandomProduct {
     const InstructionModel& model = find_instruction_model(spec.model);
     const auto fill = [&](std::vector<std::uint8_t>& codes, FormatId id, std::int64_t count,
                           const std::string& name) {
+      const Format& f = format(id);
       const RandomStream stream(o.seed, name);
-      for (std::int64_t i = 0; i < count; ++i)
-        codes.push_back(static_cast<std::uint8_t>(
-            random_code(format(id), o.data, stream, static_cast<std::uint64_t>(i))));
+      for (std::int64_t i = 0; i < count; ++i) {
+        std::uint32_t code = random_code(f, o.data, stream, static_cast<std::uint64_t>(i));
+        if (f.storage_bits == 32) code <<= 23 - f.mantissa_bits;
+        for (int bit = 0; bit < f.storage_bits; bit += 8)
+          codes.push_back(static_cast<std::uint8_t>(code >> bit));
+      }
     };
     fill(a, model.a_format, o.shape.m * o.shape.k, "a");
     fill(b, model.b_format, o.shape.n * o.shape.k, "b");

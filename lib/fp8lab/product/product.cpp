@@ -53,10 +53,11 @@ FormatId operand_format(std::string_view name, const TensorView& tensor,
   const std::optional<FormatId> id = format_of(tensor.type);
   const bool takes_any = model.standing == Standing::definition;
   const bool fits = id && (*id == wanted || (takes_any && *id != FormatId::f32));
-  require(fits || !id || format(*id).specials != SpecialValues::fnuz, name,
-          fmt::format("{}; FNUZ codes are AMD's, this one for {}, fp32 or {}", expected,
-                      argument("model", "exact"), fmt::join(readers_of(*id), ", ")),
-          shape_of(tensor));
+  if (id && !fits && format(*id).specials == SpecialValues::fnuz)
+    throw Error(name,
+                fmt::format("{}; FNUZ codes are AMD's, this one for {}, fp32 or {}", expected,
+                            argument("model", "exact"), fmt::join(readers_of(*id), ", ")),
+                shape_of(tensor));
   require(fits, name,
           is_float(tensor.type) ? fmt::format("{}; floats need a recipe to quantize them ({})",
                                               expected, argument("recipe"))

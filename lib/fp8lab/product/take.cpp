@@ -44,8 +44,7 @@ CodeMatrix take_codes(const CodeMatrix& m, std::span<const std::int64_t> rows, P
   for (const std::int64_t row : rows) {
     const std::byte* at = from + static_cast<std::size_t>(row * m.row_stride) * width;
     if (m.k_stride == 1) {
-      std::memcpy(to, at, static_cast<std::size_t>(m.k) * width);
-      to += static_cast<std::size_t>(m.k) * width;
+      to = std::copy_n(at, static_cast<std::size_t>(m.k) * width, to);  // of no terms too
       continue;
     }
     for (std::int64_t k = 0; k < m.k; ++k, to += width)
