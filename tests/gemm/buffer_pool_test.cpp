@@ -54,7 +54,7 @@ void empty_the_pool() {
 
 TEST_CASE("buffers: what is taken is no longer kept, and the least size is", "[gemm]") {
   empty_the_pool();
-  constexpr std::size_t kLeast = 64 << 10;
+  constexpr std::size_t kLeast = 8 << 10;
   const auto kept_after = [](std::size_t bytes) {
     const std::size_t before = kept_buffer_bytes();
     give_buffer(take_buffer(bytes), bytes);

@@ -12,7 +12,7 @@ namespace {
 
 constexpr std::align_val_t kAlignment{128};
 /// The allocator itself keeps smaller ones.
-constexpr std::size_t kLeastBytes = std::size_t{64} << 10;
+constexpr std::size_t kLeastBytes = std::size_t{8} << 10;
 
 /// Sizes are rounded up to an eighth of a power of two, so that similar products share buffers.
 std::size_t capacity_of(std::size_t bytes) {

@@ -20,20 +20,25 @@ namespace HWY_NAMESPACE {
 // A step's codes of one column; targets with shorter vectors take them in chunks.
 using Codes = hn::CappedTag<std::uint8_t, kDotTerms>;
 using SignedCodes = hn::RebindToSigned<Codes>;
-using Halves = hn::Repartition<hwy::float16_t, Codes>;
 constexpr int kChunk = static_cast<int>(hn::MaxLanes(Codes()));
 constexpr int kChunks = static_cast<int>(kDotTerms) / kChunk;
-// Vectors of values that a chunk decodes to.
-constexpr int kLanes = static_cast<int>(hn::MaxLanes(Tag<float>()));
+// Vectors of values that a chunk decodes to. Longer ones need an operation more for each sum, and
+// processors convert half as many of them from FP16 at once.
+using Values = hn::CappedTag<float, kColumns>;
+constexpr int kLanes = static_cast<int>(hn::MaxLanes(Values()));
 constexpr int kValues = kChunk / kLanes;
 
-/// Stores codes of a chunk as FP16 numbers with the same fields, subnormals among them: terms of
-/// even place first. They are 2^(bias - 15) times what they stand for.
-template <int kExponentBits>
-HWY_INLINE void store_halves(hn::Vec<Codes> codes, hwy::float16_t* to) {
+// Two steps' codes of a column fill a vector, and one instruction looks up their exponents.
+#undef FP8LAB_HAS_CODE_TABLES
+#define FP8LAB_HAS_CODE_TABLES (HWY_TARGET == HWY_AVX3_DL)
+
+/// Stores codes as FP16 numbers with the same fields, subnormals among them: terms of even place
+/// first. They are 2^(bias - 15) times what they stand for.
+template <int kExponentBits, class D>
+HWY_INLINE void store_halves(D /*d*/, hn::Vec<D> codes, hwy::float16_t* to) {
   constexpr int kShift = 5 - kExponentBits;
-  const hn::Repartition<std::int16_t, Codes> d;
-  const Halves dh;
+  const hn::Repartition<std::int16_t, D> d;
+  const hn::Repartition<hwy::float16_t, D> dh;
   const auto words = hn::BitCast(d, codes);
   const auto fields = hn::Set(d, static_cast<std::int16_t>(kShift == 0 ? 0xff00 : 0xbf80));
   auto even = hn::ShiftLeft<8>(words);
@@ -43,7 +48,7 @@ HWY_INLINE void store_halves(hn::Vec<Codes> codes, hwy::float16_t* to) {
     odd = hn::ShiftRight<kShift>(odd);
   }
   hn::Store(hn::BitCast(dh, hn::And(even, fields)), dh, to);
-  hn::Store(hn::BitCast(dh, hn::And(odd, fields)), dh, to + kChunk / 2);
+  hn::Store(hn::BitCast(dh, hn::And(odd, fields)), dh, to + hn::Lanes(dh));
 }
 
 /// Biased exponents of codes; 0 for zeros.
@@ -100,17 +105,19 @@ struct Alignment {
   HWY_ALIGN std::uint8_t negatives[R][kMaxWidth];
 };
 
-/// Codes of some steps, [steps][columns][kDotTerms], and their values (see store_halves).
+/// Codes of some steps, [steps][columns][kDotTerms], and their values (see store_halves). Pairs of
+/// steps lie together, [pairs][columns][2 * kDotTerms].
 struct Fetched {
   static constexpr std::int64_t kSteps = 4;
   HWY_ALIGN std::uint8_t codes[kSteps * kMaxWidth * kDotTerms];
   HWY_ALIGN hwy::float16_t values[kSteps * kMaxWidth * kDotTerms];
 };
 
-/// Copies codes once for a cache line's steps: rows of B that are a power of two apart displace
-/// each other's lines between one step and the next.
+/// Copies codes of steps [begin, end) from `step` on, once for a cache line's steps: rows of B that
+/// are a power of two apart displace each other's lines between one step and the next.
 template <int kExponentBits>
-HWY_INLINE void fetch(const DotBlock& s, std::int64_t step, std::int64_t steps, Fetched& to) {
+HWY_INLINE void fetch(const DotBlock& s, std::int64_t step, std::int64_t begin, std::int64_t end,
+                      Fetched& to) {
   const Codes d;
   const std::uint8_t* codes = s.codes + step * s.terms;
   for (std::int64_t j = 0; j < s.columns; ++j) {
@@ -118,11 +125,11 @@ HWY_INLINE void fetch(const DotBlock& s, std::int64_t step, std::int64_t steps, 
     for (int chunk = 0; chunk < kChunks; ++chunk) {
       std::uint8_t* largest = s.largest + j * kDotTerms + chunk * kChunk;
       auto most = hn::Load(d, largest);
-      for (std::int64_t i = 0; i < steps; ++i) {
+      for (std::int64_t i = begin; i < end; ++i) {
         const std::int64_t at = (i * s.columns + j) * kDotTerms + chunk * kChunk;
         const auto b = hn::LoadU(d, codes + i * s.terms + chunk * kChunk);
         hn::Store(b, d, to.codes + at);
-        store_halves<kExponentBits>(b, to.values + at);
+        store_halves<kExponentBits>(d, b, to.values + at);
         most = hn::Max(most, hn::And(b, hn::Set(d, std::uint8_t{0x7f})));
       }
       hn::Store(most, d, largest);
@@ -140,6 +147,26 @@ HWY_INLINE hn::Vec<Words> field_of_c(hn::Vec<Words> field, const StepRounding& r
   return hn::IfThenZeroElse(hn::Eq(field, hn::Zero(d)), hn::Max(field, smallest));
 }
 
+/// Fetches codes of eight columns, from `first` on each `stride`-th one's.
+HWY_INLINE void fetch_columns(const DotBlock& s, std::int64_t step, std::int64_t column, int first,
+                              int stride) {
+  const std::uint8_t* next = s.next_codes + step * s.terms + column * s.next_stride;
+  for (int j = first; j < kColumns; j += stride) fetch_soon(next + j * s.next_stride, 1);
+}
+
+/// The exponent fields of the largest alignment of eight columns' products and their c, as magic
+/// numbers.
+HWY_INLINE hn::Vec<Floats> magic_numbers(hn::Vec<Words> products, const float* c,
+                                         const StepRounding& rounding) {
+  const Words du;
+  const Floats df;
+  const auto to_magic = hn::Set(
+      du, (static_cast<std::uint32_t>(23 - rounding.alignment_fraction_bits) << 23) | (1u << 22));
+  const auto bits = hn::BitCast(du, hn::Load(df, c));
+  const auto of_c = field_of_c(hn::And(bits, hn::Set(du, kExponentMask<float>)), rounding);
+  return hn::BitCast(df, hn::Add(hn::Max(products, of_c), to_magic));
+}
+
 /// The largest exponents of the products of R rows with eight columns and of c, as magic
 /// numbers, and how many products are negative.
 template <int kExponentBits, int R>
@@ -152,13 +179,11 @@ HWY_INLINE void align_columns(const DotBlock& s, const StepRounding& rounding, s
   const Floats df;
   const std::int64_t at = (step * s.rows + row) * kDotTerms;
   const auto bias = static_cast<std::uint8_t>(kFloatBiasB - s.layout.bias);
-  const std::uint8_t* next = s.next_codes + step * s.terms + column * s.next_stride;
   hn::Vec<Codes> exponents[R][kColumns];
   std::uint64_t negatives[R] = {};
+  if (row == 0) fetch_columns(s, step, column, 0, 1);
   FP8LAB_UNROLL
   for (int j = 0; j < kColumns; ++j) {
-    __builtin_prefetch(next);
-    next += s.next_stride;
     FP8LAB_UNROLL
     for (int chunk = 0; chunk < kChunks; ++chunk) {
       const auto b = hn::Load(d8, codes + (column + j) * kDotTerms + chunk * kChunk);
@@ -174,8 +199,6 @@ HWY_INLINE void align_columns(const DotBlock& s, const StepRounding& rounding, s
       }
     }
   }
-  const auto to_magic = hn::Set(
-      du, (static_cast<std::uint32_t>(23 - rounding.alignment_fraction_bits) << 23) | (1u << 22));
   FP8LAB_UNROLL
   for (int r = 0; r < R; ++r) {
     std::memcpy(&to.negatives[r][column], &negatives[r], kColumns);
@@ -184,62 +207,200 @@ HWY_INLINE void align_columns(const DotBlock& s, const StepRounding& rounding, s
     FP8LAB_UNROLL
     for (int p = 0; p < kParts; ++p) {
       const std::int64_t j = column + p * kWords;
-      const auto c = hn::BitCast(du, hn::Load(df, s.state + (row + r) * s.width + j));
       const auto floor = hn::Set(du, static_cast<std::uint32_t>(rounding.exponent_floor));
-      const auto field =
-          hn::Max(hn::ShiftLeft<23>(hn::Max(largest[p], floor)),
-                  field_of_c(hn::And(c, hn::Set(du, kExponentMask<float>)), rounding));
-      hn::Store(hn::BitCast(df, hn::Add(field, to_magic)), df, &to.magic[r][j]);
+      const auto products = hn::ShiftLeft<23>(hn::Max(largest[p], floor));
+      hn::Store(magic_numbers(products, s.state + (row + r) * s.width + j, rounding), df,
+                &to.magic[r][j]);
     }
   }
 }
 
-/// The sums of products' floors of R rows and eight columns, added to c.
+#if FP8LAB_HAS_CODE_TABLES
+using TwoSteps = hn::CappedTag<std::uint8_t, 2 * kDotTerms>;
+
+/// Biased exponents of all codes without sign; 0 for zeros.
+template <int kExponentBits>
+class ExponentTable {
+ public:
+  explicit ExponentTable(std::uint8_t bias) {
+    const Codes d;
+    for (std::int64_t i = 0; i < kCodes; i += kChunk)
+      hn::Store(exponents_of<kExponentBits>(hn::Iota(d, static_cast<std::uint8_t>(i)), bias), d,
+                table_ + i);
+  }
+  [[nodiscard]] HWY_INLINE hn::Vec<TwoSteps> of(hn::Vec<TwoSteps> codes) const {
+    const TwoSteps d;
+    const auto lower = hn::Load(d, table_);
+    const auto upper = hn::Load(d, table_ + kCodes / 2);
+    // Signs are bits that it does not look at.
+    return hn::Vec<TwoSteps>{_mm512_permutex2var_epi8(lower.raw, codes.raw, upper.raw)};
+  }
+
+ private:
+  static constexpr std::int64_t kCodes = 128;
+  HWY_ALIGN std::uint8_t table_[kCodes];
+};
+
+/// A step's bytes and those of the next step, `distance` apart.
+HWY_INLINE hn::Vec<TwoSteps> load_two(const std::uint8_t* from, std::int64_t distance) {
+  const Codes half;
+  return hn::Combine(TwoSteps(), hn::LoadU(half, from + distance), hn::LoadU(half, from));
+}
+
+/// As `fetch`, of pairs of steps.
+template <int kExponentBits>
+HWY_INLINE void fetch_pairs(const DotBlock& s, std::int64_t step, std::int64_t pairs, Fetched& to) {
+  const TwoSteps d;
+  const Codes half;
+  const std::uint8_t* codes = s.codes + step * s.terms;
+  const auto magnitude = hn::Set(d, std::uint8_t{0x7f});
+  for (std::int64_t j = 0; j < s.columns; ++j) {
+    auto most = hn::Zero(d);
+    for (std::int64_t i = 0; i < pairs; ++i) {
+      const std::int64_t at = (i * s.columns + j) * 2 * kDotTerms;
+      const std::uint8_t* from = codes + 2 * i * s.terms;
+      const auto b = s.terms == kDotTerms ? hn::LoadU(d, from) : load_two(from, s.terms);
+      hn::Store(b, d, to.codes + at);
+      store_halves<kExponentBits>(d, b, to.values + at);
+      most = hn::Max(most, hn::And(b, magnitude));
+    }
+    std::uint8_t* largest = s.largest + j * kDotTerms;
+    const auto both = hn::Max(hn::LowerHalf(half, most), hn::UpperHalf(half, most));
+    hn::Store(hn::Max(both, hn::Load(half, largest)), half, largest);
+    codes += s.code_stride;
+  }
+}
+
+/// What of two steps' alignments does not wait for c: exponent fields of the largest products,
+/// [step][row][column], and a bit for each product that is negative.
 template <int R>
-HWY_INLINE void add_columns(const DotBlock& s, const StepRounding& rounding, std::int64_t step,
-                            std::int64_t row, std::int64_t column, const hwy::float16_t* values,
-                            const Alignment<R>& from) {
-  const Tag<float> d;
-  const Tag<std::uint32_t> du32;
-  const hn::Rebind<hwy::float16_t, Tag<float>> dh;
+struct PairOfSteps {
+  HWY_ALIGN std::uint32_t fields[2][R][kMaxWidth];
+  HWY_ALIGN std::uint64_t negatives[R][kMaxWidth];
+};
+
+/// The largest byte of each half of eight columns' vectors: words of the first step's, then those
+/// of the second's.
+HWY_INLINE Vector<std::uint32_t> largest_of_two(const hn::Vec<TwoSteps> (&columns)[kColumns]) {
+  const TwoSteps d;
+  const Tag<std::uint32_t> d32;
+  hn::Vec<TwoSteps> fours[2];
+  reduce_blocks<Larger>(d, columns, fours);
+  const hn::Vec<TwoSteps> even{_mm512_shuffle_i64x2(fours[0].raw, fours[1].raw, 0x88)};
+  const hn::Vec<TwoSteps> odd{_mm512_shuffle_i64x2(fours[0].raw, fours[1].raw, 0xdd)};
+  const auto blocks = hn::Max(even, odd).raw;
+  auto bytes = hn::Vec<TwoSteps>{_mm512_shuffle_i64x2(blocks, blocks, 0xd8)};
+  bytes = hn::Max(bytes, hn::BitCast(d, hn::ShiftRight<16>(hn::BitCast(d32, bytes))));
+  bytes = hn::Max(bytes, hn::BitCast(d, hn::ShiftRight<8>(hn::BitCast(d32, bytes))));
+  return hn::And(hn::BitCast(d32, bytes), hn::Set(d32, 0xffu));
+}
+
+/// As `align_columns`, of a pair of steps, without c.
+template <int kExponentBits, int R>
+HWY_INLINE void align_pair(const DotBlock& s, const StepRounding& rounding, std::int64_t step,
+                           std::int64_t row, std::int64_t column, const std::uint8_t* codes,
+                           const ExponentTable<kExponentBits>& table, PairOfSteps<R>& to) {
+  const TwoSteps d;
+  const hn::RebindToSigned<TwoSteps> di;
+  const Tag<std::uint32_t> d32;
   const Words du;
-  const Floats df;
-  const hn::RebindToSigned<Words> di;
+  const std::int64_t distance = s.rows * kDotTerms;
+  const auto floor = hn::Set(d32, static_cast<std::uint32_t>(rounding.exponent_floor));
+  FP8LAB_UNROLL
+  for (int r = 0; r < R; ++r) {
+    const std::int64_t at = (step * s.rows + row + r) * kDotTerms;
+    const auto bytes = [&](const std::int8_t* from) {
+      return hn::BitCast(di, load_two(reinterpret_cast<const std::uint8_t*>(from), distance));
+    };
+    const auto a_exponents = load_two(s.a.exponents + at, distance);
+    const auto a_signs = bytes(s.a.signs + at);
+    const auto a_zeros = bytes(s.a.zeros + at);
+    hn::Vec<TwoSteps> exponents[kColumns];
+    FP8LAB_UNROLL
+    for (int j = 0; j < kColumns; ++j) {
+      const auto b = hn::Load(d, codes + (column + j) * 2 * kDotTerms);
+      exponents[j] = hn::Add(table.of(b), a_exponents);
+      const auto negative = hn::Gt(hn::Xor(hn::BitCast(di, b), a_signs), a_zeros);
+      hn::StoreMaskBits(di, negative,
+                        reinterpret_cast<std::uint8_t*>(&to.negatives[r][column + j]));
+    }
+    const auto fields = hn::ShiftLeft<23>(hn::Max(largest_of_two(exponents), floor));
+    hn::Store(hn::LowerHalf(du, fields), du, &to.fields[0][r][column]);
+    hn::Store(hn::UpperHalf(du, fields), du, &to.fields[1][r][column]);
+  }
+}
+
+/// The alignment of the first step of a pair, 0, or of the second one, 1.
+template <int R>
+HWY_INLINE void finish_alignment(const DotBlock& s, const StepRounding& rounding, std::int64_t row,
+                                 int of_pair, const PairOfSteps<R>& from, Alignment<R>& to) {
+  const Words du;
+  const Tag<std::uint64_t> d64;
+  const hn::Rebind<std::uint8_t, Tag<std::uint64_t>> d8;
+  for (std::int64_t j = 0; j < s.columns; j += kColumns) {
+    FP8LAB_UNROLL
+    for (int r = 0; r < R; ++r) {
+      hn::Store(magic_numbers(hn::Load(du, &from.fields[of_pair][r][j]),
+                              s.state + (row + r) * s.width + j, rounding),
+                Floats(), &to.magic[r][j]);
+      const auto bits = hn::Load(d64, &from.negatives[r][j]);
+      const auto counts =
+          hn::BitCast(d64, hn::PopulationCount(hn::BitCast(Tag<std::uint32_t>(), bits)));
+      hn::StoreU(hn::TruncateTo(d8, hn::ShiftRightSame(counts, 32 * of_pair)), d8,
+                 &to.negatives[r][j]);
+    }
+  }
+}
+#endif
+
+/// Of R rows and eight columns, in parts: the bits of magic numbers with products' floors added.
+template <int R>
+using Sums = hn::Vec<Words>[R][kColumns];
+
+/// `values` are those of the step's first column, where those of kSteps steps lie together.
+template <int kSteps, int R>
+HWY_INLINE void add_products(const DotBlock& s, std::int64_t step, std::int64_t row,
+                             std::int64_t column, const hwy::float16_t* values,
+                             const Alignment<R>& from, Sums<R>& sums) {
+  constexpr int kEven = kValues / 2;  // vectors of terms of even place
+  const Values d;
+  const hn::Rebind<hwy::float16_t, Values> dh;
+  const Words du;
   const std::int64_t at = (step * s.rows + row) * kDotTerms;
-  hn::Vec<Words> sums[R][kColumns];
   FP8LAB_UNROLL
   for (int j = 0; j < kColumns; ++j) {
-    hn::Vec<Tag<std::uint32_t>> bits[R];
+    hn::Vec<Values> acc[R];
+    FP8LAB_UNROLL
+    for (int r = 0; r < R; ++r) acc[r] = hn::Set(d, from.magic[r][column + j]);
     FP8LAB_UNROLL
     for (int chunk = 0; chunk < kChunks; ++chunk) {
-      const hwy::float16_t* b = values + (column + j) * kDotTerms + chunk * kChunk;
+      const hwy::float16_t* from_chunk =
+          values + (column + j) * kSteps * kDotTerms + chunk * kChunk;
+      hn::Vec<Values> b[kValues];
+      FP8LAB_UNROLL
+      for (int v = 0; v < kValues; ++v)
+        b[v] = hn::PromoteTo(
+            d, hn::Load(dh, from_chunk + v / kEven * kSteps * kChunk / 2 + v % kEven * kLanes));
       FP8LAB_UNROLL
       for (int r = 0; r < R; ++r) {
-        const auto magic = hn::Set(d, from.magic[r][column + j]);
         const float* a = s.a.values + at + r * kDotTerms + chunk * kChunk;
-        hn::Vec<Tag<std::uint32_t>> part[kValues];
         FP8LAB_UNROLL
         for (int v = 0; v < kValues; ++v)
-          part[v] =
-              hn::BitCast(du32, hn::MulAdd(hn::Load(d, a + v * kLanes),
-                                           hn::PromoteTo(d, hn::Load(dh, b + v * kLanes)), magic));
-        FP8LAB_UNROLL
-        for (int n = kValues / 2; n > 0; n /= 2) {
-          FP8LAB_UNROLL
-          for (int v = 0; v < n; ++v) part[v] = hn::Add(part[v], part[v + n]);
-        }
-        bits[r] = chunk == 0 ? part[0] : hn::Add(bits[r], part[0]);
+          acc[r] = hn::MulAdd(hn::Load(d, a + v * kLanes), b[v], acc[r]);
       }
     }
     FP8LAB_UNROLL
-    for (int r = 0; r < R; ++r) {
-      if constexpr (kLanes > kWords)
-        sums[r][j] = hn::Add(hn::LowerHalf(du, bits[r]), hn::UpperHalf(du, bits[r]));
-      else
-        sums[r][j] = bits[r];
-    }
+    for (int r = 0; r < R; ++r) sums[r][j] = hn::BitCast(du, acc[r]);
   }
+}
 
+/// Adds such sums to c.
+template <int R>
+HWY_INLINE void add_to_c(const DotBlock& s, const StepRounding& rounding, std::int64_t row,
+                         std::int64_t column, const Alignment<R>& from, const Sums<R>& sums) {
+  const Words du;
+  const Floats df;
+  const hn::RebindToSigned<Words> di;
   // From the magic number's bits to those of 2^(F - e_max) and of its inverse.
   const auto of_units = hn::Set(du, ((254 + 23) << 23) + (1u << 22));
   const auto of_unit = hn::Set(du, (23u << 23) + (1u << 22));
@@ -255,7 +416,7 @@ HWY_INLINE void add_columns(const DotBlock& s, const StepRounding& rounding, std
       const auto magic = hn::BitCast(du, hn::Load(df, &from.magic[r][j]));
       const auto to_units = hn::BitCast(df, hn::Sub(of_units, magic));
       const auto unit = hn::BitCast(df, hn::Sub(magic, of_unit));
-      const auto floors = hn::Sub(total[p], hn::ShiftLeft<hwy::CeilLog2(kDotTerms)>(magic));
+      const auto floors = hn::Sub(total[p], hn::ShiftLeft<hwy::CeilLog2(kLanes)>(magic));
       const auto negatives =
           hn::PromoteTo(di, hn::Load(hn::Rebind<std::uint8_t, Words>(), &from.negatives[r][j]));
       const auto whole = hn::Add(hn::Add(hn::BitCast(di, floors), negatives),
@@ -274,25 +435,71 @@ HWY_INLINE void dot_rows(const DotBlock& s, const StepRounding& rounding, std::i
   Alignment<R> alignment;
   for (std::int64_t j = 0; j < s.columns; j += kColumns)
     align_columns<kExponentBits, R>(s, rounding, step, row, j, fetched.codes + at, alignment);
-  for (std::int64_t j = 0; j < s.columns; j += kColumns)
-    add_columns<R>(s, rounding, step, row, j, fetched.values + at, alignment);
+  for (std::int64_t j = 0; j < s.columns; j += kColumns) {
+    Sums<R> sums;
+    add_products<1, R>(s, step, row, j, fetched.values + at, alignment, sums);
+    add_to_c<R>(s, rounding, row, j, alignment, sums);
+  }
 }
+
+/// The steps of fetched rows: `one` for each, of so many rows.
+template <typename One>
+HWY_INLINE void all_rows(std::int64_t rows, const One& one) {
+  std::int64_t row = 0;
+  for (; row + 4 <= rows; row += 4) one.template operator()<4>(row);
+  for (; row + 2 <= rows; row += 2) one.template operator()<2>(row);
+  if (row < rows) one.template operator()<1>(row);
+}
+
+#if FP8LAB_HAS_CODE_TABLES
+/// The same of a pair of steps.
+template <int kExponentBits, int R>
+HWY_INLINE void dot_rows_of_pair(const DotBlock& s, const StepRounding& rounding, std::int64_t step,
+                                 std::int64_t row, const Fetched& fetched, std::int64_t i,
+                                 const ExponentTable<kExponentBits>& table) {
+  const std::int64_t at = i * s.columns * kDotTerms;
+  PairOfSteps<R> pair;
+  Alignment<R> alignment;
+  for (std::int64_t j = 0; j < s.columns; j += kColumns)
+    align_pair<kExponentBits, R>(s, rounding, step, row, j, fetched.codes + at, table, pair);
+  FP8LAB_UNROLL
+  for (int of_pair = 0; of_pair < 2; ++of_pair) {
+    finish_alignment<R>(s, rounding, row, of_pair, pair, alignment);
+    const hwy::float16_t* values = fetched.values + at + of_pair * kChunk / 2;
+    for (std::int64_t j = 0; j < s.columns; j += kColumns) {
+      // A line has both steps: half of the columns with either, since a core waits for few at once.
+      if (row == 0) fetch_columns(s, step, j, of_pair, 2);
+      Sums<R> sums;
+      add_products<2, R>(s, step + of_pair, row, j, values, alignment, sums);
+      add_to_c<R>(s, rounding, row, j, alignment, sums);
+    }
+  }
+}
+#endif
 
 template <int kExponentBits>
 void dot_steps(const DotBlock& from, const StepRounding& rounding) {
   const DotBlock s = from;  // what is stored might be part of `from` for all the compiler knows
   Fetched fetched;
+#if FP8LAB_HAS_CODE_TABLES
+  const ExponentTable<kExponentBits> table(static_cast<std::uint8_t>(kFloatBiasB - s.layout.bias));
+#endif
   for (std::int64_t first = 0; first < s.steps; first += Fetched::kSteps) {
     const std::int64_t steps = std::min(Fetched::kSteps, s.steps - first);
-    fetch<kExponentBits>(s, first, steps, fetched);
-    for (std::int64_t i = 0; i < steps; ++i) {
-      std::int64_t row = 0;
-      for (; row + 4 <= s.rows; row += 4)
-        dot_rows<kExponentBits, 4>(s, rounding, first + i, row, fetched, i);
-      for (; row + 2 <= s.rows; row += 2)
-        dot_rows<kExponentBits, 2>(s, rounding, first + i, row, fetched, i);
-      if (row < s.rows) dot_rows<kExponentBits, 1>(s, rounding, first + i, row, fetched, i);
-    }
+    std::int64_t i = 0;
+#if FP8LAB_HAS_CODE_TABLES
+    const std::int64_t paired = steps / 2 * 2;
+    fetch_pairs<kExponentBits>(s, first, paired / 2, fetched);
+    for (; i < paired; i += 2)
+      all_rows(s.rows, [&]<int R>(std::int64_t row) {
+        dot_rows_of_pair<kExponentBits, R>(s, rounding, first + i, row, fetched, i, table);
+      });
+#endif
+    if (i < steps) fetch<kExponentBits>(s, first, i, steps, fetched);
+    for (; i < steps; ++i)
+      all_rows(s.rows, [&]<int R>(std::int64_t row) {
+        dot_rows<kExponentBits, R>(s, rounding, first + i, row, fetched, i);
+      });
   }
 }
 
@@ -308,8 +515,8 @@ template <int kExponentBits>
 HWY_INLINE void pack_step(const DotRowCodes& s, const std::uint8_t* codes, std::int64_t at) {
   const Codes d;
   const SignedCodes di;
-  const Tag<float> df;
-  const hn::Rebind<hwy::float16_t, Tag<float>> dh;
+  const Values df;
+  const hn::Rebind<hwy::float16_t, Values> dh;
   const auto scale = hn::Set(df, s.scale);
   const auto bias = static_cast<std::uint8_t>(kFloatBiasA - s.bias);
   const auto sign = hn::Set(d, std::uint8_t{0x80});
@@ -317,7 +524,7 @@ HWY_INLINE void pack_step(const DotRowCodes& s, const std::uint8_t* codes, std::
   FP8LAB_UNROLL
   for (int chunk = 0; chunk < kChunks; ++chunk, at += kChunk) {
     const auto x = hn::LoadU(d, codes + chunk * kChunk);
-    store_halves<kExponentBits>(x, halves);
+    store_halves<kExponentBits>(d, x, halves);
     FP8LAB_UNROLL
     for (int v = 0; v < kValues; ++v)
       hn::Store(hn::Mul(hn::PromoteTo(df, hn::Load(dh, halves + v * kLanes)), scale), df,

@@ -96,24 +96,27 @@ HWY_INLINE Vector<T> load_magic(const std::uint32_t* magic, int v) {
   }
 }
 
-/// c + magic + negatives units of R rows, and the magic numbers (of binary64 their upper words).
-template <bool kHalf, int R>
+/// c + magic + negatives units of R times kFold rows, and the magic numbers (of binary64 their
+/// upper words).
+template <bool kHalf, int kFold, int R>
 HWY_INLINE void start(const StepBlock<float>& s, const StepRounding& rounding, std::int64_t step,
                       std::int64_t row, const std::uint8_t* largest, std::uint32_t* magic,
                       Vector<float> (&acc)[R][kVectors]) {
+  constexpr int kOfRow = kVectors / kFold;
   const Tag<float> d;
   const Words dw;
   const auto lanes = static_cast<std::int64_t>(hn::Lanes(d));
-  const std::int64_t width = lanes * kVectors;
+  const std::int64_t columns = lanes * kOfRow;
+  const std::uint32_t* a_signs = s.a_signs + step * s.rows + row;
   FP8LAB_UNROLL
   for (int r = 0; r < R; ++r) {
-    const auto a_signs = hn::Set(dw, s.a_signs[step * s.rows + row + r]);
     FP8LAB_UNROLL
     for (int v = 0; v < kVectors; ++v) {
-      const std::int64_t i = r * width + v * lanes;
-      const auto c = hn::Load(d, s.state + row * width + i);
-      const Starts from = starts<float, kHalf>(rounding, largest + i, hn::BitCast(dw, c), a_signs,
-                                               s.b_signs + step * width + v * lanes);
+      const std::int64_t i = (r * kVectors + v) * lanes;
+      const auto c = hn::Load(d, s.state + row * columns + i);
+      const Starts from = starts<float, kHalf>(rounding, largest + i, hn::BitCast(dw, c),
+                                               hn::Set(dw, a_signs[r * kFold + v / kOfRow]),
+                                               s.b_signs + step * columns + v % kOfRow * lanes);
       hn::Store(from.magic, dw, magic + i);
       acc[r][v] = hn::Add(hn::BitCast(d, hn::Add(from.magic, from.negatives)), c);
     }
@@ -121,29 +124,33 @@ HWY_INLINE void start(const StepBlock<float>& s, const StepRounding& rounding, s
 }
 
 /// The same; words take two vectors of columns at once.
-template <bool kHalf, int R>
+template <bool kHalf, int kFold, int R>
 HWY_INLINE void start(const StepBlock<double>& s, const StepRounding& rounding, std::int64_t step,
                       std::int64_t row, const std::uint16_t* largest, std::uint32_t* magic,
                       Vector<double> (&acc)[R][kVectors]) {
+  constexpr int kOfRow = kVectors / kFold;
+  static_assert(kOfRow % 2 == 0);
   const Tag<double> d;
   [[maybe_unused]] const Tag<std::uint64_t> du;
   const Words dw;
   [[maybe_unused]] const hn::Rebind<std::uint32_t, Tag<double>> dh;
   const auto lanes = static_cast<std::int64_t>(hn::Lanes(d));
   const std::int64_t width = lanes * kVectors;
-  const double* state = s.state + row * width;
+  const double* state = s.state + row * lanes * kOfRow;
+  const std::uint32_t* a_signs = s.a_signs + step * s.rows + row;
+  const std::uint32_t* b_signs = s.b_signs + step * lanes * kOfRow;
 #if FP8LAB_HAS_TWO_TABLES
   FP8LAB_UNROLL
   for (int r = 0; r < R; ++r) {
-    const auto a_signs = hn::Set(dw, s.a_signs[step * s.rows + row + r]);
     FP8LAB_UNROLL
     for (int v = 0; v < kVectors; v += 2) {
       const std::int64_t i = r * width + v * lanes;
       const auto c0 = hn::Load(d, state + i);
       const auto c1 = hn::Load(d, state + i + lanes);
       const auto upper = hn::ConcatOdd(dw, hn::BitCast(dw, c1), hn::BitCast(dw, c0));
-      const Starts from = starts<double, kHalf>(rounding, largest + i, upper, a_signs,
-                                                s.b_signs + step * width + v * lanes);
+      const auto signs = hn::Set(dw, a_signs[r * kFold + v / kOfRow]);
+      const Starts from =
+          starts<double, kHalf>(rounding, largest + i, upper, signs, b_signs + v % kOfRow * lanes);
       hn::Store(from.magic, dw, magic + i);
       acc[r][v] = hn::Add(from_words<false>(from.negatives, from.magic), c0);
       acc[r][v + 1] = hn::Add(from_words<true>(from.negatives, from.magic), c1);
@@ -153,14 +160,14 @@ HWY_INLINE void start(const StepBlock<double>& s, const StepRounding& rounding, 
   HWY_ALIGN std::uint32_t negatives[R * kMaxWidth];
   FP8LAB_UNROLL
   for (int r = 0; r < R; ++r) {
-    const auto a_signs = hn::Set(dw, s.a_signs[step * s.rows + row + r]);
     FP8LAB_UNROLL
     for (int v = 0; v < kVectors; v += 2) {
       const std::int64_t i = r * width + v * lanes;
       const auto upper = hn::ConcatOdd(dw, hn::BitCast(dw, hn::Load(d, state + i + lanes)),
                                        hn::BitCast(dw, hn::Load(d, state + i)));
-      const Starts from = starts<double, kHalf>(rounding, largest + i, upper, a_signs,
-                                                s.b_signs + step * width + v * lanes);
+      const auto signs = hn::Set(dw, a_signs[r * kFold + v / kOfRow]);
+      const Starts from =
+          starts<double, kHalf>(rounding, largest + i, upper, signs, b_signs + v % kOfRow * lanes);
       hn::Store(from.magic, dw, magic + i);
       hn::Store(from.negatives, dw, negatives + i);
     }
@@ -256,22 +263,97 @@ HWY_INLINE void largest_exponents(std::int64_t terms, const std::uint32_t* a, co
   for (int r = 0; r < R; ++r) hn::Store(m[r], d, largest + r * width);
 }
 
-/// One fused step of R rows.
+/// The words of four terms of kFold rows, `stride` apart, each repeated to fill its part of a
+/// vector.
+template <int kFold, class D>
+HWY_INLINE hn::Vec<D> load_rows(D d, const std::uint32_t* from, std::int64_t stride) {
+  if constexpr (kFold == 1) {
+    return hn::LoadDup128(d, from);
+  } else {
+    const hn::Half<D> half;
+    return hn::Combine(d, load_rows<kFold / 2>(half, from + kFold / 2 * stride, stride),
+                       load_rows<kFold / 2>(half, from, stride));
+  }
+}
+
+/// Exponents of a folded panel's columns, in each of kFold parts of a vector.
+template <int kFold, class D, typename E = hn::TFromD<D>>
+HWY_INLINE hn::Vec<D> load_columns(D d, const E* from) {
+  if constexpr (hn::MaxLanes(d) * sizeof(E) == kFold * 16) {
+    return hn::LoadDup128(d, from);
+  } else {
+    static_assert(kFold == 2);
+    const hn::Half<D> half;
+    const auto part = hn::LoadU(half, from);
+    return hn::Combine(d, part, part);
+  }
+}
+
+/// Raises largest exponents of R vectors of rows by those of term K of four, of which `words` has
+/// the rows'.
+template <typename T, int kFold, int K, int R>
+HWY_INLINE void raise_exponents(const Exponent<T>* b, const Vector<std::uint32_t> (&words)[R],
+                                Vector<Exponent<T>> (&m)[R]) {
+  const Tag<Exponent<T>> d;
+  const auto columns = static_cast<std::int64_t>(hn::Lanes(d)) / kFold;
+  const auto e = load_columns<kFold>(d, b + K * columns);
+  FP8LAB_UNROLL
+  for (int r = 0; r < R; ++r)
+    m[r] = hn::Max(m[r], hn::Add(e, hn::BitCast(d, hn::Broadcast<K>(words[r]))));
+}
+
+/// The largest exponents of kFold rows a vector.
+template <typename T, int kFold, int kTerms, int R>
+HWY_INLINE void folded_exponents(const std::uint32_t* a, const Exponent<T>* b, int exponent_floor,
+                                 Exponent<T>* largest) {
+  const Tag<Exponent<T>> d;
+  const auto width = static_cast<std::int64_t>(hn::Lanes(d));
+  Vector<Exponent<T>> m[R];
+  FP8LAB_UNROLL
+  for (int r = 0; r < R; ++r) m[r] = hn::Set(d, static_cast<Exponent<T>>(exponent_floor));
+  for (std::int64_t k = 0; k < kTerms; k += 4) {
+    Vector<std::uint32_t> words[R];
+    FP8LAB_UNROLL
+    for (int r = 0; r < R; ++r)
+      words[r] = load_rows<kFold>(Words(), a + r * kFold * kTerms + k, kTerms);
+    const Exponent<T>* of_terms = b + k * width / kFold;
+    raise_exponents<T, kFold, 0>(of_terms, words, m);
+    raise_exponents<T, kFold, 1>(of_terms, words, m);
+    raise_exponents<T, kFold, 2>(of_terms, words, m);
+    raise_exponents<T, kFold, 3>(of_terms, words, m);
+  }
+  FP8LAB_UNROLL
+  for (int r = 0; r < R; ++r) hn::Store(m[r], d, largest + r * width);
+}
+
+/// acc += a . b, R times kFold rows by one folded panel.
+template <typename T, int kFold, int kTerms, int R>
+HWY_INLINE void folded_multiply_add(const T* a, const T* b, Vector<T> (&acc)[R][kVectors]) {
+  constexpr int kOfRow = kVectors / kFold;
+  const Tag<T> d;
+  const auto lanes = static_cast<std::int64_t>(hn::Lanes(d));
+  FP8LAB_UNROLL_BY_4
+  for (int k = 0; k < kTerms; ++k) {
+    Vector<T> column[kOfRow];
+    FP8LAB_UNROLL
+    for (int v = 0; v < kOfRow; ++v) column[v] = hn::Load(d, b + (k * kOfRow + v) * lanes);
+    FP8LAB_UNROLL
+    for (int r = 0; r < R; ++r) {
+      FP8LAB_UNROLL
+      for (int v = 0; v < kVectors; ++v)
+        acc[r][v] = hn::MulAdd(hn::Set(d, a[(r * kFold + v / kOfRow) * kTerms + k]),
+                               column[v % kOfRow], acc[r][v]);
+    }
+  }
+}
+
+/// What a step's end leaves in the states of R times kFold rows.
 template <typename T, End kEnd, int R>
-HWY_INLINE void fused_rows(const StepBlock<T>& s, const StepRounding& rounding, std::int64_t step,
-                           std::int64_t row) {
+HWY_INLINE void finish(const Vector<T> (&acc)[R][kVectors], const std::uint32_t* magic,
+                       const StepRounding& rounding, T* state) {
   const Tag<T> d;
   const auto lanes = static_cast<std::int64_t>(hn::Lanes(d));
   const std::int64_t width = lanes * kVectors;
-  const std::int64_t at = step * s.rows + row;
-  HWY_ALIGN Exponent<T> largest[R * kMaxWidth];
-  HWY_ALIGN std::uint32_t magic[R * kMaxWidth];
-  Vector<T> acc[R][kVectors];
-  largest_exponents<T, R>(s.terms, s.a_exponents + at * s.terms,
-                          s.b_exponents + step * s.terms * width, rounding.exponent_floor, largest);
-  start<kEnd == End::half, R>(s, rounding, step, row, largest, magic, acc);
-  multiply_add<T, R>(s.terms, s.a + at * s.terms, s.b + step * s.terms * width, acc);
-  T* state = s.state + row * width;
   FP8LAB_UNROLL
   for (int r = 0; r < R; ++r) {
     FP8LAB_UNROLL
@@ -281,6 +363,40 @@ HWY_INLINE void fused_rows(const StepBlock<T>& s, const StepRounding& rounding, 
       hn::Store(next_state<kEnd>(sum, hn::Load(d, state + i), rounding), d, state + i);
     }
   }
+}
+
+/// One fused step of R rows.
+template <typename T, End kEnd, int R>
+HWY_INLINE void fused_rows(const StepBlock<T>& s, const StepRounding& rounding, std::int64_t step,
+                           std::int64_t row) {
+  const auto width = static_cast<std::int64_t>(hn::Lanes(Tag<T>())) * kVectors;
+  const std::int64_t at = step * s.rows + row;
+  HWY_ALIGN Exponent<T> largest[R * kMaxWidth];
+  HWY_ALIGN std::uint32_t magic[R * kMaxWidth];
+  Vector<T> acc[R][kVectors];
+  largest_exponents<T, R>(s.terms, s.a_exponents + at * s.terms,
+                          s.b_exponents + step * s.terms * width, rounding.exponent_floor, largest);
+  start<kEnd == End::half, 1, R>(s, rounding, step, row, largest, magic, acc);
+  multiply_add<T, R>(s.terms, s.a + at * s.terms, s.b + step * s.terms * width, acc);
+  finish<T, kEnd, R>(acc, magic, rounding, s.state + row * width);
+}
+
+/// The same of R vectors of rows: kFold rows share a vector of exponents, and each has a part of
+/// the panel's vectors.
+template <typename T, End kEnd, int kFold, int kTerms, int R>
+HWY_INLINE void folded_rows(const StepBlock<T>& s, const StepRounding& rounding, std::int64_t step,
+                            std::int64_t row) {
+  const auto columns = static_cast<std::int64_t>(hn::Lanes(Tag<T>())) * kVectors / kFold;
+  const std::int64_t at = (step * s.rows + row) * kTerms;
+  const std::int64_t b_at = step * kTerms * columns;
+  HWY_ALIGN Exponent<T> largest[R * kMaxWidth];
+  HWY_ALIGN std::uint32_t magic[R * kMaxWidth];
+  Vector<T> acc[R][kVectors];
+  folded_exponents<T, kFold, kTerms, R>(s.a_exponents + at, s.b_exponents + b_at,
+                                        rounding.exponent_floor, largest);
+  start<kEnd == End::half, kFold, R>(s, rounding, step, row, largest, magic, acc);
+  folded_multiply_add<T, kFold, kTerms, R>(s.a + at, s.b + b_at, acc);
+  finish<T, kEnd, R>(acc, magic, rounding, s.state + row * columns);
 }
 
 /// Fetches a part of the next codes each time, all of them in `times`.
@@ -331,20 +447,60 @@ void fused_steps(const StepBlock<T>& s, const StepRounding& rounding) {
   }
 }
 
+template <typename T, End kEnd, int kFold, int kTerms>
+void folded_steps(const StepBlock<T>& s, const StepRounding& rounding) {
+  constexpr int kTogether = kRows * kFold;
+  Fetcher fetcher(s.next, s.steps * kTerms, s.steps * ceil_divide(s.rows, kTogether));
+  for (std::int64_t step = 0; step < s.steps; ++step) {
+    std::int64_t row = 0;
+    for (; row + kTogether <= s.rows; row += kTogether) {
+      fetcher.some();
+      folded_rows<T, kEnd, kFold, kTerms, kRows>(s, rounding, step, row);
+    }
+    for (; row < s.rows; row += kFold) {
+      fetcher.some();
+      folded_rows<T, kEnd, kFold, kTerms, 1>(s, rounding, step, row);
+    }
+  }
+}
+
+/// How many rows may share a panel: the exponents of each fill a block of 16 bytes at least, and of
+/// binary64 two vectors.
+template <typename T>
+constexpr int kMostFold = sizeof(T) == 4        ? HWY_MAX_BYTES / 16
+                          : HWY_MAX_BYTES >= 32 ? 2
+                                                : 1;
+
+template <typename T, End kEnd, int kFold>
+void steps_of_fold(const StepBlock<T>& s, const StepRounding& rounding) {
+  if constexpr (kFold == 1) {
+    fused_steps<T, kEnd>(s, rounding);
+  } else {
+    if (s.fold != kFold) return steps_of_fold<T, kEnd, kFold / 2>(s, rounding);
+    if (s.terms == 32)
+      folded_steps<T, kEnd, kFold, 32>(s, rounding);
+    else
+      folded_steps<T, kEnd, kFold, 16>(s, rounding);
+  }
+}
+
 template <typename T>
 void fused(const StepBlock<T>& s, const StepRounding& rounding) {
   if (rounding.half_output)
-    fused_steps<T, End::half>(s, rounding);
+    steps_of_fold<T, End::half, kMostFold<T>>(s, rounding);
   else if (sizeof(T) == 8 && rounding.in_place)
-    fused_steps<T, End::in_place>(s, rounding);
+    steps_of_fold<T, End::in_place, kMostFold<T>>(s, rounding);
   else
-    fused_steps<T, End::truncated>(s, rounding);
+    steps_of_fold<T, End::truncated, kMostFold<T>>(s, rounding);
 }
 
 const FusedKernels* fused_kernels() {
   static const FusedKernels kTable{static_cast<std::int64_t>(hn::Lanes(Tag<float>())) * kVectors,
                                    static_cast<std::int64_t>(hn::Lanes(Tag<double>())) * kVectors,
-                                   fused<float>, fused<double>};
+                                   kMostFold<float>,
+                                   kMostFold<double>,
+                                   fused<float>,
+                                   fused<double>};
   return &kTable;
 }
 

@@ -44,6 +44,7 @@ HWY_INLINE void decode(const GroupDotBlock& s, std::int64_t step, std::int64_t c
   const auto table = hn::BitCast(d, hn::LoadDup128(ds, kTwice));
   for (int j = 0; j < kColumns; ++j) {
     const unsigned char* codes = s.codes + (column + j) * s.code_stride + step * s.terms;
+    fetch_soon(s.next_codes + (column + j) * s.next_stride + step * s.terms, s.terms);
     HWY_ALIGN std::uint8_t twice[kTerms];
     std::uint16_t nonzero[kGroups + 3];  // StoreMaskBits may write eight bytes
     FP8LAB_UNROLL

@@ -45,11 +45,16 @@ struct NextCodes {
 /// alike and b_signs [steps][width]; bit t of a sign word belongs to term t.
 /// Exponents and signs may be null for kernels that need none.
 /// state [rows][width] is what the accumulators hold between steps.
+///
+/// Of fused steps of 16 or 32 terms a panel may be folded: `fold` rows of A lie beside each other
+/// in its vectors, so that its width is the kernel's divided by `fold`, of which `rows` is a
+/// multiple.
 template <typename T>
 struct StepBlock {
   std::int64_t rows = 0;
   std::int64_t steps = 0;
   std::int64_t terms = 0;
+  std::int64_t fold = 1;
   const T* a = nullptr;
   const std::uint32_t* a_exponents = nullptr;
   const std::uint32_t* a_signs = nullptr;
@@ -230,8 +235,10 @@ struct RowCodes {
 
 /// Fused steps of either type; need rounding toward zero.
 struct FusedKernels {
-  std::int64_t float_width = 0;   ///< columns of a panel of float kernels
-  std::int64_t double_width = 0;  ///< columns of a panel of double kernels
+  std::int64_t float_width = 0;      ///< columns of a panel of float kernels
+  std::int64_t double_width = 0;     ///< columns of a panel of double kernels
+  std::int64_t most_float_fold = 1;  ///< a power of two; see StepBlock
+  std::int64_t most_double_fold = 1;
   void (*in_float)(const StepBlock<float>&, const StepRounding&);
   void (*in_double)(const StepBlock<double>&, const StepRounding&);
 };
@@ -245,7 +252,7 @@ struct DotKernels {
 };
 
 /// final[i] += state[i] for accumulators of fused steps, which start over; NaN is canonical.
-/// count is a multiple of the panel's width.
+/// count is a multiple of a vector's lanes.
 template <typename T>
 struct Promotion {
   T* state = nullptr;
@@ -366,6 +373,10 @@ struct KernelTable {
   template <typename T>
   [[nodiscard]] std::int64_t width() const {
     return std::is_same_v<T, float> ? fused.float_width : fused.double_width;
+  }
+  template <typename T>
+  [[nodiscard]] std::int64_t most_fold() const {
+    return std::is_same_v<T, float> ? fused.most_float_fold : fused.most_double_fold;
   }
   template <typename T>
   [[nodiscard]] const CodeKernels<T>& codes(int storage_bits) const {

@@ -40,12 +40,30 @@ void fill_negative_zeros(const Format& f, unsigned char* codes, std::int64_t fir
     std::memcpy(codes + i * bytes, &word, static_cast<std::size_t>(bytes));
 }
 
+/// Each bit at twice its place.
+std::uint32_t spread(std::uint32_t bits) {
+  bits = (bits | bits << 8) & 0x00ff00ffu;
+  bits = (bits | bits << 4) & 0x0f0f0f0fu;
+  bits = (bits | bits << 2) & 0x33333333u;
+  return (bits | bits << 1) & 0x55555555u;
+}
+
 template <typename Code>
 void copy_strided(const unsigned char* from, std::int64_t stride, std::int64_t count,
                   unsigned char* to) {
   for (std::int64_t i = 0; i < count; ++i)
     std::memcpy(to + i * static_cast<std::int64_t>(sizeof(Code)),
                 from + i * stride * static_cast<std::int64_t>(sizeof(Code)), sizeof(Code));
+}
+
+/// Fetches the codes (row, first .. first + count) as far as they exist.
+void prefetch_codes(const CodeMatrix& m, std::int64_t row, std::int64_t first, std::int64_t count) {
+  if (m.k_stride != 1) return;
+  const std::int64_t code_bytes = format(m.format).storage_bits / 8;
+  const auto* from =
+      static_cast<const unsigned char*>(m.data) + (row * m.row_stride + first) * code_bytes;
+  const std::int64_t bytes = std::min(count, m.k - first) * code_bytes;
+  for (std::int64_t i = 0; i < bytes; i += kCacheLine) __builtin_prefetch(from + i);
 }
 
 }  // namespace
@@ -109,48 +127,74 @@ RowSummary summarize(const KernelTable& kernels, const CodeMatrix& m, int thread
 
 template <typename T>
 PackedRows<T>::PackedRows(const Kernels& kernels, const PackForm& form, const CodeMatrix& a,
-                          std::int64_t begin, std::int64_t count, const BlockScaleRows* unit_scales)
-    : rows(count),
-      steps((a.k + form.terms - 1) / form.terms),
-      values(form.dots.used() ? 0 : rows * steps * form.terms + kMaxWidth),
-      exponents(form.has_exponents() && !form.dots.used() ? rows * steps * form.terms + kMaxWidth
-                                                          : 0),
-      signs(form.fused() && !form.dots.used() ? rows * steps : 0),
-      scales(a, unit_scales, Side::a, form, rows) {
-  scales.read(begin, count);
-  const Format& f = format(a.format);
-  const CodeKernels<T>& code_kernels = kernels.codes<T>(f.storage_bits);
-  const CodeLayout layout = code_layout(f);
-  const std::int64_t stride = steps * form.terms + kMaxWidth;
-  AlignedArray<unsigned char> codes(rows * stride * f.storage_bits / 8);
+                          const BlockScaleRows* unit_scales, std::int64_t most_rows,
+                          std::int64_t most_steps)
+    : scales(a, unit_scales, Side::a, form, most_rows), kernels_(&kernels), form_(&form), a_(&a) {
+  if (form.dots.used()) return;
+  const std::int64_t row_steps = round_up(most_rows, form.fold) * most_steps;
+  const std::int64_t size = row_steps * form.terms + kMaxWidth;
+  values = AlignedArray<T>(size);
+  if (form.has_exponents()) exponents = AlignedArray<std::uint32_t>(size);
+  if (form.fused()) signs = AlignedArray<std::uint32_t>(row_steps);
+}
+
+/// The codes of the steps, [padded_rows][stride], zeros after K.
+template <typename T>
+AlignedArray<unsigned char> PackedRows<T>::gather(std::int64_t begin, std::int64_t stride,
+                                                  std::span<CodeRange> ranges) const {
+  const Format& f = format(a_->format);
+  const std::int64_t row_bytes = stride * f.storage_bits / 8;
+  const std::int64_t first_term = first * form_->terms;
+  const std::int64_t inside = std::min(steps * form_->terms, a_->k - first_term);
+  AlignedArray<unsigned char> codes(padded_rows * row_bytes);
   for (std::int64_t r = 0; r < rows; ++r) {
-    unsigned char* row = codes.data() + r * stride * f.storage_bits / 8;
-    gather_codes(a, begin + r, 0, a.k, stride, row);
-    const RowSummary summary = summarize(f, code_kernels.row_range(row, a.k, layout));
-    summaries.push_back(scales.scaled(summary, r));
-    if (form.flushes_subnormals) flush_codes(f, row, a.k);
+    unsigned char* row = codes.data() + r * row_bytes;
+    prefetch_codes(*a_, begin + r, first_term + inside, inside);
+    gather_codes(*a_, begin + r, first_term, inside, stride, row);
+    ranges[static_cast<std::size_t>(r)].add(
+        kernels_->codes<T>(f.storage_bits).row_range(row, inside, code_layout(f)));
+    if (form_->flushes_subnormals) flush_codes(f, row, inside);
     // What is after the last group must leave a sum of -0 alone.
-    if (form.group != 0)
-      fill_negative_zeros(f, row, ceil_divide(a.k, form.group) * form.group, steps * form.terms);
+    if (form_->group != 0) {
+      const std::int64_t end = ceil_divide(a_->k, form_->group) * form_->group - first_term;
+      fill_negative_zeros(f, row, end, steps * form_->terms);
+    }
   }
+  std::memset(codes.data() + rows * row_bytes, 0,
+              static_cast<std::size_t>((padded_rows - rows) * row_bytes));
+  return codes;
+}
+
+template <typename T>
+void PackedRows<T>::load(std::int64_t begin, std::int64_t count, std::int64_t first_step,
+                         std::int64_t step_count, std::span<CodeRange> ranges) {
+  const PackForm& form = *form_;
+  const Format& f = format(a_->format);
+  rows = count;
+  padded_rows = round_up(count, form.fold);
+  first = first_step;
+  steps = step_count;
+  scales.read(begin, count);
+  const std::int64_t stride = steps * form.terms + kMaxWidth;
+  const AlignedArray<unsigned char> codes = gather(begin, stride, ranges);
   if (form.dots.used()) {
-    dots =
-        PackedDotRows({codes.data(), stride, rows, steps, form.terms}, f, form.dots, kernels.dots);
+    dots = PackedDotRows({codes.data(), stride, rows, steps, form.terms}, f, form.dots,
+                         kernels_->dots);
     return;
   }
-  kernels.decode<T>(f.storage_bits)
+  kernels_->decode<T>(f.storage_bits)
       .rows({.codes = codes.data(),
              .row_stride = stride,
-             .rows = rows,
+             .rows = padded_rows,
              .steps = steps,
              .terms = form.terms,
-             .layout = layout,
+             .layout = code_layout(f),
              .fused = form.fused(),
              .values = values.data(),
              .exponents = exponents.data(),
              .signs = signs.data()});
-  if (scales.used() && form.fused()) scale_steps(form.terms);
-  if (form.words()) find_exponents(kernels.units->words, form.terms, f.min_exponent());
+  if (scales.used() && form.fused()) scale_steps();
+  if (form.words()) find_exponents(kernels_->units->words, f.min_exponent());
   if (form.group_dots) {
     twice = AlignedArray<std::int16_t>(rows * steps * form.terms);
     for (std::int64_t i = 0; i < rows * steps * form.terms; ++i)
@@ -163,14 +207,14 @@ PackedRows<T>::PackedRows(const Kernels& kernels, const PackForm& form, const Co
                                    .terms = form.terms,
                                    .a = values.data(),
                                    .a_exponents = exponents.data()},
-                                  form.word_dots, kernels.units->word_dots->byte_chunk);
+                                  form.word_dots, kernels_->units->word_dots->byte_chunk);
   }
 }
 
 template <typename T>
-void PackedRows<T>::find_exponents(const WordKernels& kernels, std::int64_t terms, int smallest) {
+void PackedRows<T>::find_exponents(const WordKernels& kernels, int smallest) {
   if constexpr (std::is_same_v<T, float>) {
-    const std::int64_t count = (rows * steps * terms + kMaxWidth) / kMaxWidth * kMaxWidth;
+    const std::int64_t count = (rows * steps * form_->terms + kMaxWidth) / kMaxWidth * kMaxWidth;
     AlignedArray<std::uint8_t> bytes(count);
     kernels.exponents(values.data(), count, smallest, bytes.data());
     for (std::int64_t i = 0; i < count; ++i) {
@@ -182,7 +226,8 @@ void PackedRows<T>::find_exponents(const WordKernels& kernels, std::int64_t term
 
 /// Multiplies each step by its scale, a power of two.
 template <typename T>
-void PackedRows<T>::scale_steps(std::int64_t terms) {
+void PackedRows<T>::scale_steps() {
+  const std::int64_t terms = form_->terms;
   for (std::int64_t step = 0; step < steps; ++step)
     for (std::int64_t r = 0; r < rows; ++r) {
       const std::int64_t at = (step * rows + r) * terms;
@@ -218,7 +263,8 @@ PackedPanel<T>::PackedPanel(const Kernels& kernels, const PackForm& form, const 
       line_terms_(word_dots_              ? form.word_dots.terms
                   : group_dots_ || lines_ ? form.terms
                                           : kDotTerms),
-      width_(kernels.width<T>()),
+      fold_(form.fold),
+      width_(kernels.width<T>() / fold_),
       code_bytes_(format(b.format).storage_bits / 8),
       slab_terms_(slab_steps * terms_),
       fetches_(form.fused() && decoded_steps < slab_steps && b.k_stride == 1),
@@ -228,7 +274,8 @@ PackedPanel<T>::PackedPanel(const Kernels& kernels, const PackForm& form, const 
       values_(dots_ ? 0 : decoded_steps * terms_ * width_),
       exponents_(has_exponents_ && !dots_ ? decoded_steps * terms_ * width_ : 0),
       signs_(fused_ && !dots_ ? decoded_steps * width_ : 0),
-      ranges_(static_cast<std::size_t>(width_)),
+      folded_signs_(fold_ > 1 ? decoded_steps * fold_ * width_ : 0),
+      ranges_(static_cast<std::size_t>(fold_ * width_)),
       lane_ranges_(word_dots_ ? width_ * 2 * kWordDotBytes
                    : dots_    ? width_ * kDotTerms
                               : 0) {
@@ -256,7 +303,12 @@ RowSummary PackedPanel<T>::summary(std::int64_t column) const {
 
 template <typename T>
 CodeRange PackedPanel<T>::range_of_column(std::int64_t column) const {
-  if (!dots_ || lines_) return ranges_[static_cast<std::size_t>(column)];
+  if (!dots_ || lines_) {
+    CodeRange range;
+    for (std::int64_t i = 0; i < fold_; ++i)
+      range.add(ranges_[static_cast<std::size_t>(i * width_ + column)]);
+    return range;
+  }
   // All of E2M1's numbers are finite, and few.
   if (group_dots_) return {.largest = format(b_->format).max_finite_code(), .smallest = 1};
   if (word_dots_)
@@ -279,7 +331,7 @@ void PackedPanel<T>::load(std::int64_t first, std::int64_t steps) {
   for (std::int64_t j = 0; j < width_; j += group) {
     for (std::int64_t i = 0; i < group; ++i) {
       const bool exists = j + i < columns_;
-      if (exists && !fetches_) prefetch(begin_ + j + i, first * terms_ + inside, inside);
+      if (exists && !fetches_) prefetch_codes(*b_, begin_ + j + i, first * terms_ + inside, inside);
       gather_codes(*b_, exists ? begin_ + j + i : 0, first * terms_, exists ? inside : 0, padded,
                    rows_.data() + i * row_stride_ * code_bytes_);
     }
@@ -290,7 +342,7 @@ void PackedPanel<T>::load(std::int64_t first, std::int64_t steps) {
                          .width = width_,
                          .to = codes_.data() + j * code_bytes_});
   }
-  kernels_->column_ranges(codes_.data(), steps * terms_, code_layout(format(b_->format)),
+  kernels_->column_ranges(codes_.data(), steps * terms_ / fold_, code_layout(format(b_->format)),
                           ranges_.data());
   if (flushes_) flush_codes(format(b_->format), codes_.data(), steps * terms_ * width_);
 }
@@ -313,29 +365,37 @@ void PackedPanel<T>::load_rows(std::int64_t first, std::int64_t steps) {
 }
 
 template <typename T>
-void PackedPanel<T>::prefetch(std::int64_t row, std::int64_t first, std::int64_t count) const {
-  if (b_->k_stride != 1) return;
-  const auto* from =
-      static_cast<const unsigned char*>(b_->data) + (row * b_->row_stride + first) * code_bytes_;
-  const std::int64_t bytes = std::min(count, b_->k - first) * code_bytes_;
-  for (std::int64_t i = 0; i < bytes; i += kCacheLine) __builtin_prefetch(from + i);
-}
-
-template <typename T>
 void PackedPanel<T>::decode(std::int64_t first, std::int64_t steps) {
   if (dots_) return;
   decoded_ = first;
   decode_kernels_->panel(
       {.codes = codes_.data() + (first - loaded_) * terms_ * width_ * code_bytes_,
        .steps = steps,
-       .terms = terms_,
+       .terms = terms_ / fold_,
        .layout = code_layout(format(b_->format)),
        .fused = fused_,
        .values = values_.data(),
        .exponents = exponents_.data(),
-       .signs = signs_.data()});
+       .signs = fold_ > 1 ? folded_signs_.data() : signs_.data()});
+  if (fold_ > 1) join_signs(steps);
   if (scales_.used() && fused_) scale_steps(first, steps);
   if (has_exponents_ && !fused_) find_exponents(steps);
+}
+
+/// Words of every term from those of every fold-th one.
+template <typename T>
+void PackedPanel<T>::join_signs(std::int64_t steps) {
+  for (std::int64_t step = 0; step < steps; ++step) {
+    std::uint32_t* to = signs_.data() + step * width_;
+    std::fill_n(to, width_, 0u);
+    for (std::int64_t i = 0; i < fold_; ++i) {
+      const std::uint32_t* from = folded_signs_.data() + (step * fold_ + i) * width_;
+      for (std::int64_t j = 0; j < width_; ++j) {
+        const std::uint32_t bits = spread(from[j]);
+        to[j] |= (fold_ == 2 ? bits : spread(bits)) << i;
+      }
+    }
+  }
 }
 
 template <typename T>
@@ -399,23 +459,8 @@ void PackedPanel<T>::place(StepBlock<T>& block, std::int64_t step) const {
 template <typename T>
 void PackedPanel<T>::place(DotBlock& block, std::int64_t step) {
   block.columns = round_up(columns_, 8);
-  block.width = width_;
   block.largest = lane_ranges_.data();
-  block.codes = rows_.data() + (step - loaded_) * terms_;
-  block.code_stride = row_stride_;
-  block.next_codes = block.codes;
-  block.next_stride = block.code_stride;
-  if (copied_) return;
-  const auto* codes = static_cast<const unsigned char*>(b_->data);
-  block.codes = codes + begin_ * b_->row_stride + step * terms_;
-  block.code_stride = b_->row_stride;
-  // The same steps of the next slab, or of the panel after this one.
-  const std::int64_t term = step * terms_ + slab_terms_;
-  const bool inside = term < b_->k;
-  if (!inside && begin_ + 2 * width_ > b_->rows) return;
-  block.next_codes = inside ? codes + begin_ * b_->row_stride + term
-                            : codes + (begin_ + width_) * b_->row_stride + term % slab_terms_;
-  block.next_stride = b_->row_stride;
+  place_codes(block, step);
 }
 
 template <typename T>
@@ -443,10 +488,20 @@ void PackedPanel<T>::place_codes(Block& block, std::int64_t step) const {
   block.width = width_;
   block.codes = rows_.data() + (step - loaded_) * terms_ * code_bytes_;
   block.code_stride = row_stride_ * code_bytes_;
+  block.next_codes = block.codes;
+  block.next_stride = block.code_stride;
   if (copied_) return;
-  block.codes = static_cast<const unsigned char*>(b_->data) +
-                (begin_ * b_->row_stride + step * terms_) * code_bytes_;
-  block.code_stride = b_->row_stride * code_bytes_;
+  const std::int64_t stride = b_->row_stride * code_bytes_;
+  const auto* columns = static_cast<const unsigned char*>(b_->data) + begin_ * stride;
+  block.codes = columns + step * terms_ * code_bytes_;
+  block.code_stride = stride;
+  // The same steps of the next slab, or of the panel after this one.
+  const std::int64_t term = step * terms_ + slab_terms_;
+  const bool inside = term < b_->k;
+  if (!inside && begin_ + 2 * width_ > b_->rows) return;
+  block.next_codes = inside ? columns + term * code_bytes_
+                            : columns + width_ * stride + term % slab_terms_ * code_bytes_;
+  block.next_stride = stride;
 }
 
 template RowSummary summarize<double>(const KernelTable&, const CodeMatrix&, int);

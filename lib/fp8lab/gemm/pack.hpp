@@ -3,6 +3,7 @@
 // kernels read, in steps. Packing also notes what each row holds.
 
 #include <cstdint>
+#include <span>
 #include <vector>
 
 #include "fp8lab/gemm/aligned_array.hpp"
@@ -37,15 +38,23 @@ void gather_codes(const CodeMatrix& matrix, std::int64_t row, std::int64_t first
 template <typename T>
 RowSummary summarize(const KernelTable& kernels, const CodeMatrix& matrix, int threads);
 
-/// Rows [begin, begin + rows) of A, all of K: see StepBlock.
+/// Some steps of some rows of A: see StepBlock.
 template <typename T>
 struct PackedRows {
-  /// `unit_scales`: those that the instruction applies; null if it applies none.
-  PackedRows(const Kernels& kernels, const PackForm& form, const CodeMatrix& a, std::int64_t begin,
-             std::int64_t count, const BlockScaleRows* unit_scales);
+  /// Room for so many rows and steps. `unit_scales`: those that the instruction applies; null if it
+  /// applies none. Holds references.
+  PackedRows(const Kernels& kernels, const PackForm& form, const CodeMatrix& a,
+             const BlockScaleRows* unit_scales, std::int64_t most_rows, std::int64_t most_steps);
+  /// Packs steps [first_step, first_step + step_count) of `count` rows from `begin` on in place of
+  /// what was there, and adds what their codes reach to `ranges`, one a row. Forms along k and
+  /// scales of the instruction need all of K at once.
+  void load(std::int64_t begin, std::int64_t count, std::int64_t first_step,
+            std::int64_t step_count, std::span<CodeRange> ranges);
 
-  std::int64_t rows;
-  std::int64_t steps;
+  std::int64_t rows = 0;
+  std::int64_t padded_rows = 0;  ///< of the arrays, a multiple of the form's fold: zeros at the end
+  std::int64_t first = 0;        ///< step
+  std::int64_t steps = 0;
   AlignedArray<T> values;
   AlignedArray<std::uint32_t> exponents;
   AlignedArray<std::uint32_t> signs;
@@ -53,17 +62,24 @@ struct PackedRows {
   PackedWordDotRows word_dots;       ///< beside the others
   AlignedArray<std::int16_t> twice;  ///< of scaled groups along k, beside the others
   OperandScales scales;
-  std::vector<RowSummary> summaries;
 
  private:
-  void scale_steps(std::int64_t terms);
-  void find_exponents(const WordKernels& kernels, std::int64_t terms, int smallest);
+  AlignedArray<unsigned char> gather(std::int64_t begin, std::int64_t stride,
+                                     std::span<CodeRange> ranges) const;
+  void scale_steps();
+  void find_exponents(const WordKernels& kernels, int smallest);
+
+  const Kernels* kernels_;
+  const PackForm* form_;
+  const CodeMatrix* a_;
 };
 
 /// Codes of a panel's columns as they lie in memory, for kernels of plain values.
 struct PanelLines {
   const unsigned char* codes = nullptr;
-  std::int64_t code_stride = 0;  ///< bytes from one column to the next
+  std::int64_t code_stride = 0;               ///< bytes from one column to the next
+  const unsigned char* next_codes = nullptr;  ///< codes to fetch meanwhile, alike
+  std::int64_t next_stride = 0;
   std::int64_t width = 0;
   std::int64_t columns = 0;
   int storage_bits = 8;
@@ -98,9 +114,9 @@ class PackedPanel {
 
  private:
   [[nodiscard]] CodeRange range_of_column(std::int64_t column) const;
+  void join_signs(std::int64_t steps);
   void load_rows(std::int64_t first, std::int64_t steps);
   void scale_steps(std::int64_t first, std::int64_t steps);
-  void prefetch(std::int64_t row, std::int64_t first, std::int64_t count) const;
   [[nodiscard]] NextCodes next_codes(std::int64_t step) const;
 
   template <typename Block>
@@ -122,6 +138,7 @@ class PackedPanel {
   bool lines_;               ///< of plain values
   std::int64_t line_terms_;  ///< with dots, terms that kernels read for a step
   bool copied_ = false;      ///< with dots: whether `rows_` has the codes that were loaded
+  std::int64_t fold_;        ///< terms beside each other in what kernels take for a row of codes
   std::int64_t width_;
   std::int64_t code_bytes_;
   std::int64_t slab_terms_;
@@ -136,7 +153,8 @@ class PackedPanel {
   AlignedArray<T> values_;
   AlignedArray<typename PackedTypes<T>::Exponent> exponents_;
   AlignedArray<std::uint32_t> signs_;
-  std::vector<CodeRange> ranges_;
+  AlignedArray<std::uint32_t> folded_signs_;  ///< [steps][fold][width], of every fold-th term
+  std::vector<CodeRange> ranges_;             ///< [fold][width], of every fold-th term
   /// Instead of ranges with dots, a vector a column: the largest ones; with word dots see
   /// WordDotBlock.
   AlignedArray<unsigned char> lane_ranges_;

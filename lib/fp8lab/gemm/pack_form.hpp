@@ -26,6 +26,8 @@ struct PackForm {
   /// Not 0: what is after K's last group of so many terms is -0 in A, which leaves a sum of -0
   /// alone; else it is +0.
   std::int64_t group = 0;
+  /// Rows of A beside each other in the vectors of a panel, which has so many times fewer columns.
+  std::int64_t fold = 1;
   DotLayout dots;           ///< of B, where kernels in binary32 read it as it lies in memory
   WordDotLayout word_dots;  ///< the same of kernels in 32-bit integers
   bool group_dots = false;  ///< the same of kernels of scaled groups

@@ -37,11 +37,10 @@ struct Sum {
   }
 };
 
-/// Combines the 32-bit words of each of eight columns' vectors to one word a column, in the
-/// columns' order.
+/// Combines the 32-bit words of each block of 16 bytes of eight columns' vectors: to one word a
+/// column, of the first four and of the last four.
 template <class Combine, class D>
-HWY_INLINE void reduce_columns(D d, const hn::Vec<D> (&columns)[kColumns],
-                               hn::Vec<Words> (&to)[kParts]) {
+HWY_INLINE void reduce_blocks(D d, const hn::Vec<D> (&columns)[kColumns], hn::Vec<D> (&fours)[2]) {
   const hn::Repartition<std::uint32_t, D> d32;
   const hn::Repartition<std::uint64_t, D> d64;
   hn::Vec<D> pairs[4];
@@ -52,7 +51,6 @@ HWY_INLINE void reduce_columns(D d, const hn::Vec<D> (&columns)[kColumns],
     pairs[i] = Combine::of(hn::BitCast(d, hn::InterleaveLower(d32, x, y)),
                            hn::BitCast(d, hn::InterleaveUpper(d32, x, y)));
   }
-  hn::Vec<D> fours[2];
   FP8LAB_UNROLL
   for (int i = 0; i < 2; ++i) {
     const auto x = hn::BitCast(d64, pairs[2 * i]);
@@ -60,6 +58,15 @@ HWY_INLINE void reduce_columns(D d, const hn::Vec<D> (&columns)[kColumns],
     fours[i] = Combine::of(hn::BitCast(d, hn::InterleaveLower(d64, x, y)),
                            hn::BitCast(d, hn::InterleaveUpper(d64, x, y)));
   }
+}
+
+/// Combines the 32-bit words of each of eight columns' vectors to one word a column, in the
+/// columns' order.
+template <class Combine, class D>
+HWY_INLINE void reduce_columns(D d, const hn::Vec<D> (&columns)[kColumns],
+                               hn::Vec<Words> (&to)[kParts]) {
+  hn::Vec<D> fours[2];
+  reduce_blocks<Combine>(d, columns, fours);
   if constexpr (kWords == kColumns) {
     to[0] = hn::BitCast(Words(), Combine::of(hn::ConcatLowerLower(d, fours[1], fours[0]),
                                              hn::ConcatUpperUpper(d, fours[1], fours[0])));

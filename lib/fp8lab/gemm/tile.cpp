@@ -4,8 +4,10 @@
 #include <array>
 #include <bit>
 #include <cmath>
+#include <iterator>
 
 #include "fp8lab/cast/cast.hpp"
+#include "fp8lab/core/ceil_divide.hpp"
 #include "fp8lab/gemm/reference.hpp"
 
 namespace fp8lab::gemm_detail {
@@ -29,7 +31,7 @@ Job<T>::Job(const PlannedProduct& product, const MethodOf<T>& by, const Kernels&
       intervals(product.intervals),
       a_scales(problem.a_scales, problem.a),
       b_scales(problem.b_scales, problem.b),
-      width(k.width<T>()),
+      width(k.width<T>() / form.fold),
       steps((problem.a.k + form.terms - 1) / form.terms),
       slab_steps(std::min(std::max<std::int64_t>(1, kSlabTerms / form.terms), steps)),
       decoded_steps(
@@ -70,7 +72,8 @@ void Tile<T>::start(std::int64_t row, std::int64_t rows, std::int64_t column) {
   row_ = row;
   column_ = column;
   panel_.start(column);
-  const std::int64_t size = rows * job_.width;
+  const std::int64_t padded_rows = ceil_divide(rows, job_.form.fold) * job_.form.fold;
+  const std::int64_t size = padded_rows * job_.width;
   if (size > state_size_) {
     state_ = AlignedArray<T>(size);
     if (job_.sums.low_states) low_state_ = AlignedArray<T>(size);
@@ -78,7 +81,7 @@ void Tile<T>::start(std::int64_t row, std::int64_t rows, std::int64_t column) {
     if (job_.intervals.separate_steps) first_ = AlignedArray<float>(size);
   }
   state_size_ = std::max(size, state_size_);
-  reset(0, rows);
+  reset(0, padded_rows);
   if (has_final()) std::fill_n(final_.data(), size, 0.0F);
   if (job_.problem.c != nullptr) load_c(rows);
 }
@@ -228,12 +231,12 @@ void Tile<T>::finish(std::int64_t rows, std::span<float> d) {
 }
 
 template <typename T>
-void Tile<T>::repair(const PackedRows<T>& block, std::int64_t row, std::span<float> d) {
+void Tile<T>::repair(std::span<const RowSummary> summaries, std::int64_t row, std::span<float> d) {
   const GemmProblem& p = job_.problem;
   RowSummary worst_a;
   RowSummary worst_b;
   std::vector<RowSummary> b_summaries;
-  for (const RowSummary& a : block.summaries) worst_a.add(a);
+  for (const RowSummary& a : summaries) worst_a.add(a);
   for (std::int64_t j = 0; j < panel_.columns(); ++j) {
     b_summaries.push_back(panel_.summary(j));
     worst_b.add(b_summaries.back());
@@ -246,8 +249,8 @@ void Tile<T>::repair(const PackedRows<T>& block, std::int64_t row, std::span<flo
     return;
 
   std::vector<std::vector<Unpacked>> b_rows(static_cast<std::size_t>(job_.width));
-  for (std::int64_t r = 0; r < block.rows; ++r) {
-    const RowSummary& a = block.summaries[static_cast<std::size_t>(r)];
+  for (std::int64_t r = 0; r < std::ssize(summaries); ++r) {
+    const RowSummary& a = summaries[static_cast<std::size_t>(r)];
     std::vector<Unpacked> a_row;
     for (std::int64_t j = 0; j < panel_.columns(); ++j) {
       const RowSummary& b = b_summaries[static_cast<std::size_t>(j)];

@@ -42,6 +42,8 @@ struct Job {
 
   /// Panels are read as often as they are packed, or little more often.
   [[nodiscard]] bool has_few_rows() const { return problem.a.rows <= kFewRows; }
+  /// A can be packed for some steps after the others.
+  [[nodiscard]] bool packs_by_slabs() const { return !form.along_k() && unit_scales == nullptr; }
   /// C is what FP32 promotion adds to.
   [[nodiscard]] bool promotes_from_c() const {
     return problem.c != nullptr && problem.promotion_interval != 0 && (!scaled || scaled_in_blocks);
@@ -70,9 +72,9 @@ class Tile {
   void accumulate(const PackedRows<T>& block, std::int64_t row, std::int64_t first,
                   std::int64_t steps);
   void finish(std::int64_t rows, std::span<float> d);
-  /// Overwrites what the kernel could not take: NaN rows and columns by NaN,
-  /// whatever else is out of its range by the reference.
-  void repair(const PackedRows<T>& block, std::int64_t row, std::span<float> d);
+  /// Overwrites what the kernel could not take of the rows from `row` on, which hold `summaries`:
+  /// NaN rows and columns by NaN, whatever else is out of its range by the reference.
+  void repair(std::span<const RowSummary> summaries, std::int64_t row, std::span<float> d);
 
  private:
   void load_c(std::int64_t rows);

@@ -92,6 +92,8 @@ struct GroupDotBlock {
   const std::int16_t* a = nullptr;
   const unsigned char* codes = nullptr;
   std::int64_t code_stride = 0;
+  const unsigned char* next_codes = nullptr;  ///< codes to fetch meanwhile, alike
+  std::int64_t next_stride = 0;
   GroupScales a_scales;
   GroupScales b_scales;
   GroupRounding rounding;

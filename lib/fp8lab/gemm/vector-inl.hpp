@@ -50,6 +50,14 @@ using Tag = hn::ScalableTag<T>;
 template <typename T>
 using Vector = hn::Vec<Tag<T>>;
 
+/// Fetches bytes that are read soon, into the second-level cache: in the first one rows that are a
+/// power of two apart displace each other.
+HWY_INLINE void fetch_soon(const unsigned char* from, std::int64_t bytes) {
+  constexpr std::int64_t kLine = 64;
+  constexpr int kSecondLevel = 2;
+  for (std::int64_t i = 0; i < bytes; i += kLine) __builtin_prefetch(from + i, 0, kSecondLevel);
+}
+
 template <typename T>
 constexpr int kMantissaBits = sizeof(T) == 4 ? 23 : 52;
 template <typename T>

@@ -280,6 +280,9 @@ HWY_INLINE void decode(const WordDotBlock& s, const Lines& lines, std::int64_t s
         reinterpret_cast<const Code*>(s.codes + (column + j) * s.code_stride) + step * s.terms;
     auto* ranges = reinterpret_cast<Code*>(s.ranges + (column + j) * 2 * kWordDotBytes);
     typename Lines::Range range(ranges);
+    constexpr std::int64_t kBytes = sizeof(Code);
+    fetch_soon(s.next_codes + (column + j) * s.next_stride + step * s.terms * kBytes,
+               steps * s.terms * kBytes);
     for (std::int64_t i = 0; i < steps; ++i)
       lines.decode(codes + i * s.terms, to.values[i] + j * Lines::kTerms,
                    to.exponents[i] + j * Lines::kTerms, range);

@@ -61,6 +61,8 @@ struct WordDotBlock {
   WordDotRows a;
   const unsigned char* codes = nullptr;
   std::int64_t code_stride = 0;
+  const unsigned char* next_codes = nullptr;  ///< codes to fetch meanwhile, alike
+  std::int64_t next_stride = 0;
   /// [width][2][kWordDotBytes]: lanes raised to the codes' magnitudes, and lowered to those of
   /// codes that are not zero, less 1.
   unsigned char* ranges = nullptr;

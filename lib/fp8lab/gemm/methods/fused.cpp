@@ -26,7 +26,7 @@ bool is_narrow(const Format& f) { return f.has_sign && f.exponent_bits <= 5 && f
 
 /// Up to how many rows of A dot kernels are faster than those that transpose B: measured, see
 /// docs/lab/gemm.md. Their vectors hold 32 terms, of whatever model.
-std::int64_t most_dot_rows(std::int64_t terms) { return terms == 32 ? 4 : terms >= 16 ? 1 : 0; }
+std::int64_t most_dot_rows(std::int64_t terms) { return terms == 32 ? 5 : terms >= 16 ? 1 : 0; }
 
 /// The same for columns that fill a quarter of a panel at most: of so many.
 constexpr std::int64_t kFewColumns = 8;
@@ -57,6 +57,13 @@ class Fused : public MethodOf<T> {
     this->sums_.half_c = r.half_output();
   }
 
+  /// The same with folded panels.
+  Fused(const Fused& other, std::int64_t fold) : rounding_(other.rounding_) {
+    this->form_ = other.form_;
+    this->sums_ = other.sums_;
+    this->form_.fold = fold;
+  }
+
   /// c is held with the lowest bit set: alignment keeps far fewer bits.
   void start(std::span<const float> c, T* state) const override {
     using Word = typename PackedTypes<T>::Word;
@@ -68,12 +75,26 @@ class Fused : public MethodOf<T> {
  protected:
   [[nodiscard]] const StepRounding& rounding() const { return rounding_; }
 
+  /// `method` with its panels folded, where columns fill a part of them; null if they do not.
+  template <typename FusedOf>
+  static MethodPtr folded(const FusedOf& method, const MethodRequest& r, Target target) {
+    const GemmProblem& p = r.problem;
+    const PackForm& form = method.form();
+    const bool fits = (form.terms == 16 || form.terms == 32) && !form.along_k() && form.fold == 1;
+    if (!fits || p.a.rows == 1) return nullptr;
+    const KernelTable& kernels = *kernel_table(target);
+    std::int64_t fold = kernels.most_fold<T>();
+    while (fold > 1 && p.b.rows * fold > kernels.width<T>()) fold /= 2;
+    return fold > 1 ? std::make_unique<FusedOf>(method, fold) : nullptr;
+  }
+
   StepRounding rounding_;
 };
 
 class FusedFloat final : public Fused<float> {
  public:
   explicit FusedFloat(const MethodRequest& r) : Fused(r) { form_.dots = choose_dots(r); }
+  FusedFloat(const FusedFloat& other, std::int64_t fold) : Fused(other, fold) {}
 
   [[nodiscard]] std::string_view name() const override { return "fused float"; }
 
@@ -82,6 +103,10 @@ class FusedFloat final : public Fused<float> {
     const StepBlock<float> block = block_of(steps);
     const TowardZero toward_zero;
     steps.kernels.fused.in_float(block, rounding());
+  }
+
+  [[nodiscard]] MethodPtr for_target(const MethodRequest& r, Target target) const override {
+    return folded(*this, r, target);
   }
 
   void extract(const Kernels& /*kernels*/, const RowOfSums<float>& row) const override {
@@ -117,6 +142,7 @@ class FusedDouble final : public Fused<double> {
   FusedDouble(const MethodRequest& r, bool coarse_products) : Fused(r) {
     rounding_.in_place = r.truncates() && r.model().output_fraction_bits == 23 && coarse_products;
   }
+  FusedDouble(const FusedDouble& other, std::int64_t fold) : Fused(other, fold) {}
 
   [[nodiscard]] std::string_view name() const override { return "fused double"; }
 
@@ -129,6 +155,10 @@ class FusedDouble final : public Fused<double> {
     const StepBlock<double> block = block_of(steps);
     const TowardZero toward_zero;
     steps.kernels.fused.in_double(block, rounding());
+  }
+
+  [[nodiscard]] MethodPtr for_target(const MethodRequest& r, Target target) const override {
+    return r.scaled ? nullptr : folded(*this, r, target);
   }
 };
 

@@ -35,13 +35,14 @@ template <typename T>
 StepBlock<T> MethodOf<T>::block_of(const TileSteps<T>& steps) const {
   const PackedRows<T>& rows = steps.rows;
   StepBlock<T> block;
-  block.rows = rows.rows;
+  const std::int64_t first = (steps.first - rows.first) * rows.padded_rows;
+  block.rows = rows.padded_rows;
   block.steps = steps.count;
   block.terms = form_.terms;
-  block.a = rows.values.data() + steps.first * rows.rows * form_.terms;
-  if (form_.has_exponents())
-    block.a_exponents = rows.exponents.data() + steps.first * rows.rows * form_.terms;
-  if (form_.fused()) block.a_signs = rows.signs.data() + steps.first * rows.rows;
+  block.fold = form_.fold;
+  block.a = rows.values.data() + first * form_.terms;
+  if (form_.has_exponents()) block.a_exponents = rows.exponents.data() + first * form_.terms;
+  if (form_.fused()) block.a_signs = rows.signs.data() + first;
   steps.panel.place(block, steps.first);
   block.state = steps.state;
   block.low_state = steps.low_state;
