@@ -1,5 +1,5 @@
-// Panels whose vectors several rows of A share, since columns fill a part of them, and rows of A that
-// are packed slab by slab: against gemm_reference, bit for bit, on every target.
+// Panels whose vectors several rows of A share, since columns fill a part of them, and rows of A
+// that are packed slab by slab: against gemm_reference, bit for bit, on every target.
 
 #include <array>
 
@@ -15,8 +15,8 @@ namespace {
 
 /// Fused steps of 16 and 32 terms, in binary32 and binary64, with each end.
 constexpr std::string_view kModels[] = {
-    "sm90.wgmma.e4m3", "sm90.wgmma.e5m2", "sm90.wgmma.e4m3.f16", "sm89.mma.e4m3",
-    "sm89.mma.e5m2",   "sm90.mma.f16",    "sm90.wgmma.bf16",     "sm100.tcgen05.e4m3",
+    "sm90.wgmma.e4m3", "sm90.wgmma.e5m2",      "sm90.wgmma.e4m3.f16", "sm89.mma.e4m3",
+    "sm89.mma.e5m2",   "sm90.mma.f16",         "sm90.wgmma.bf16",     "sm100.tcgen05.e4m3",
     "sm90.mma.e4m3",   "sm100.tcgen05.f16.f16"};
 
 std::int64_t fold_of(std::string_view model, std::int64_t rows, std::int64_t columns,
@@ -33,8 +33,7 @@ std::int64_t fold_of(std::string_view model, std::int64_t rows, std::int64_t col
 
 }  // namespace
 
-TEST_CASE("folded panels: as many rows share one as its columns leave room for",
-          "[gemm][folded]") {
+TEST_CASE("folded panels: as many rows share one as its columns leave room for", "[gemm][folded]") {
   struct Expected {
     std::string_view model;
     std::int64_t rows, columns, avx2, avx512;
@@ -116,8 +115,7 @@ TEST_CASE("folded panels: rows, slabs, promotion and scales keep the reference's
         }
 }
 
-TEST_CASE("rows packed slab by slab: every model keeps the reference's bits",
-          "[gemm][folded]") {
+TEST_CASE("rows packed slab by slab: every model keeps the reference's bits", "[gemm][folded]") {
   const SweepShare share;
   std::uint64_t seed = 53000;
   for (const InstructionModel& model : instruction_models())

@@ -224,7 +224,6 @@ HWY_INLINE void add(const WordDotBlock& s, const WordRounding& rounding, std::in
                     const Aligned<Steps::kAlignments>& from) {
   const typename Lines::ValueTag d;
   const hn::RebindToSigned<typename Lines::ValueTag> di;
-  const Floats df;
   const SignedWords dw;
   const float* a = s.a.values + (step * s.rows + row) * Lines::kTerms;
   constexpr int kSums = Steps::kAlignments;
