@@ -12,10 +12,6 @@ namespace {
 constexpr std::int64_t kGroup = 16;  // rows that are transposed together
 constexpr std::int64_t kCacheLine = 64;
 
-std::int64_t round_up(std::int64_t x, std::int64_t multiple) {
-  return (x + multiple - 1) / multiple * multiple;
-}
-
 /// Codes below the smallest normal number become +0.
 template <typename Code>
 void flush(const Format& f, Code* codes, std::int64_t count) {
@@ -23,21 +19,6 @@ void flush(const Format& f, Code* codes, std::int64_t count) {
   const auto smallest = static_cast<Code>(1u << f.mantissa_bits);
   for (std::int64_t i = 0; i < count; ++i)
     codes[i] = (codes[i] & magnitude) < smallest ? Code{0} : codes[i];
-}
-void flush_codes(const Format& f, unsigned char* codes, std::int64_t count) {
-  if (f.storage_bits == 8)
-    flush(f, codes, count);
-  else
-    flush(f, reinterpret_cast<std::uint16_t*>(codes), count);
-}
-
-/// Sets the codes from `first` up to `end` to -0.
-void fill_negative_zeros(const Format& f, unsigned char* codes, std::int64_t first,
-                         std::int64_t end) {
-  const std::uint32_t word = f.sign_mask() << (f.storage_bits == 32 ? 23 - f.mantissa_bits : 0);
-  const std::int64_t bytes = f.storage_bits / 8;
-  for (std::int64_t i = first; i < end; ++i)
-    std::memcpy(codes + i * bytes, &word, static_cast<std::size_t>(bytes));
 }
 
 /// Each bit at twice its place.
@@ -54,16 +35,6 @@ void copy_strided(const unsigned char* from, std::int64_t stride, std::int64_t c
   for (std::int64_t i = 0; i < count; ++i)
     std::memcpy(to + i * static_cast<std::int64_t>(sizeof(Code)),
                 from + i * stride * static_cast<std::int64_t>(sizeof(Code)), sizeof(Code));
-}
-
-/// Fetches the codes (row, first .. first + count) as far as they exist.
-void prefetch_codes(const CodeMatrix& m, std::int64_t row, std::int64_t first, std::int64_t count) {
-  if (m.k_stride != 1) return;
-  const std::int64_t code_bytes = format(m.format).storage_bits / 8;
-  const auto* from =
-      static_cast<const unsigned char*>(m.data) + (row * m.row_stride + first) * code_bytes;
-  const std::int64_t bytes = std::min(count, m.k - first) * code_bytes;
-  for (std::int64_t i = 0; i < bytes; i += kCacheLine) __builtin_prefetch(from + i);
 }
 
 }  // namespace
@@ -105,6 +76,22 @@ void gather_codes(const CodeMatrix& m, std::int64_t row, std::int64_t first, std
   std::memset(to + count * bytes, 0, static_cast<std::size_t>((padded - count) * bytes));
 }
 
+void prefetch_codes(const CodeMatrix& m, std::int64_t row, std::int64_t first, std::int64_t count) {
+  if (m.k_stride != 1) return;
+  const std::int64_t code_bytes = format(m.format).storage_bits / 8;
+  const auto* from =
+      static_cast<const unsigned char*>(m.data) + (row * m.row_stride + first) * code_bytes;
+  const std::int64_t bytes = std::min(count, m.k - first) * code_bytes;
+  for (std::int64_t i = 0; i < bytes; i += kCacheLine) __builtin_prefetch(from + i);
+}
+
+void flush_codes(const Format& f, unsigned char* codes, std::int64_t count) {
+  if (f.storage_bits == 8)
+    flush(f, codes, count);
+  else
+    flush(f, reinterpret_cast<std::uint16_t*>(codes), count);
+}
+
 template <typename T>
 RowSummary summarize(const KernelTable& kernels, const CodeMatrix& m, int threads) {
   const Format& f = format(m.format);
@@ -123,124 +110,6 @@ RowSummary summarize(const KernelTable& kernels, const CodeMatrix& m, int thread
     all.add(seen);
   }
   return all;
-}
-
-template <typename T>
-PackedRows<T>::PackedRows(const Kernels& kernels, const PackForm& form, const CodeMatrix& a,
-                          const BlockScaleRows* unit_scales, std::int64_t most_rows,
-                          std::int64_t most_steps)
-    : scales(a, unit_scales, Side::a, form, most_rows), kernels_(&kernels), form_(&form), a_(&a) {
-  if (form.dots.used()) return;
-  const std::int64_t row_steps = round_up(most_rows, form.fold) * most_steps;
-  const std::int64_t size = row_steps * form.terms + kMaxWidth;
-  values = AlignedArray<T>(size);
-  if (form.has_exponents()) exponents = AlignedArray<std::uint32_t>(size);
-  if (form.fused()) signs = AlignedArray<std::uint32_t>(row_steps);
-}
-
-/// The codes of the steps, [padded_rows][stride], zeros after K.
-template <typename T>
-AlignedArray<unsigned char> PackedRows<T>::gather(std::int64_t begin, std::int64_t stride,
-                                                  std::span<CodeRange> ranges) const {
-  const Format& f = format(a_->format);
-  const std::int64_t row_bytes = stride * f.storage_bits / 8;
-  const std::int64_t first_term = first * form_->terms;
-  const std::int64_t inside = std::min(steps * form_->terms, a_->k - first_term);
-  AlignedArray<unsigned char> codes(padded_rows * row_bytes);
-  for (std::int64_t r = 0; r < rows; ++r) {
-    unsigned char* row = codes.data() + r * row_bytes;
-    prefetch_codes(*a_, begin + r, first_term + inside, inside);
-    gather_codes(*a_, begin + r, first_term, inside, stride, row);
-    ranges[static_cast<std::size_t>(r)].add(
-        kernels_->codes<T>(f.storage_bits).row_range(row, inside, code_layout(f)));
-    if (form_->flushes_subnormals) flush_codes(f, row, inside);
-    // What is after the last group must leave a sum of -0 alone.
-    if (form_->group != 0) {
-      const std::int64_t end = ceil_divide(a_->k, form_->group) * form_->group - first_term;
-      fill_negative_zeros(f, row, end, steps * form_->terms);
-    }
-  }
-  std::memset(codes.data() + rows * row_bytes, 0,
-              static_cast<std::size_t>((padded_rows - rows) * row_bytes));
-  return codes;
-}
-
-template <typename T>
-void PackedRows<T>::load(std::int64_t begin, std::int64_t count, std::int64_t first_step,
-                         std::int64_t step_count, std::span<CodeRange> ranges) {
-  const PackForm& form = *form_;
-  const Format& f = format(a_->format);
-  rows = count;
-  padded_rows = round_up(count, form.fold);
-  first = first_step;
-  steps = step_count;
-  scales.read(begin, count);
-  const std::int64_t stride = steps * form.terms + kMaxWidth;
-  const AlignedArray<unsigned char> codes = gather(begin, stride, ranges);
-  if (form.dots.used()) {
-    dots = PackedDotRows({codes.data(), stride, rows, steps, form.terms}, f, form.dots,
-                         kernels_->dots);
-    return;
-  }
-  kernels_->decode<T>(f.storage_bits)
-      .rows({.codes = codes.data(),
-             .row_stride = stride,
-             .rows = padded_rows,
-             .steps = steps,
-             .terms = form.terms,
-             .layout = code_layout(f),
-             .fused = form.fused(),
-             .values = values.data(),
-             .exponents = exponents.data(),
-             .signs = signs.data()});
-  if (scales.used() && form.fused()) scale_steps();
-  if (form.words()) find_exponents(kernels_->units->words, f.min_exponent());
-  if (form.group_dots) {
-    twice = AlignedArray<std::int16_t>(rows * steps * form.terms);
-    for (std::int64_t i = 0; i < rows * steps * form.terms; ++i)
-      twice.data()[i] = static_cast<std::int16_t>(2 * values.data()[i]);
-  }
-  if constexpr (std::is_same_v<T, float>) {
-    if (!form.word_dots.used()) return;
-    word_dots = PackedWordDotRows({.rows = rows,
-                                   .steps = steps,
-                                   .terms = form.terms,
-                                   .a = values.data(),
-                                   .a_exponents = exponents.data()},
-                                  form.word_dots, kernels_->units->word_dots->byte_chunk);
-  }
-}
-
-template <typename T>
-void PackedRows<T>::find_exponents(const WordKernels& kernels, int smallest) {
-  if constexpr (std::is_same_v<T, float>) {
-    const std::int64_t count = (rows * steps * form_->terms + kMaxWidth) / kMaxWidth * kMaxWidth;
-    AlignedArray<std::uint8_t> bytes(count);
-    kernels.exponents(values.data(), count, smallest, bytes.data());
-    for (std::int64_t i = 0; i < count; ++i) {
-      const std::uint32_t pair = bytes.data()[i] | std::uint32_t{bytes.data()[i]} << 8;
-      exponents.data()[i] = pair | pair << 16;
-    }
-  }
-}
-
-/// Multiplies each step by its scale, a power of two.
-template <typename T>
-void PackedRows<T>::scale_steps() {
-  const std::int64_t terms = form_->terms;
-  for (std::int64_t step = 0; step < steps; ++step)
-    for (std::int64_t r = 0; r < rows; ++r) {
-      const std::int64_t at = (step * rows + r) * terms;
-      const auto scale = static_cast<T>(scales.scale(step, r));
-      for (std::int64_t t = 0; t < terms; ++t) values.data()[at + t] *= scale;
-      // Two 16-bit exponents a word, of binary64.
-      const auto change = static_cast<std::uint16_t>(scales.exponent(step, r));
-      for (std::int64_t t = 0; t < terms; ++t) {
-        const std::uint32_t word = exponents.data()[at + t];
-        const auto next = static_cast<std::uint16_t>(word + change);
-        exponents.data()[at + t] = word == 0 ? 0 : next * 0x10001u;
-      }
-    }
 }
 
 template <typename T>
@@ -505,8 +374,6 @@ void PackedPanel<T>::place_codes(Block& block, std::int64_t step) const {
 }
 
 template RowSummary summarize<double>(const KernelTable&, const CodeMatrix&, int);
-template struct PackedRows<float>;
-template struct PackedRows<double>;
 template class PackedPanel<float>;
 template class PackedPanel<double>;
 

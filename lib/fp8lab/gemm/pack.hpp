@@ -34,6 +34,13 @@ RowSummary summarize(const Format& format, const CodeRange& range);
 void gather_codes(const CodeMatrix& matrix, std::int64_t row, std::int64_t first,
                   std::int64_t count, std::int64_t padded, unsigned char* to);
 
+/// Fetches the codes (row, first .. first + count) as far as they exist.
+void prefetch_codes(const CodeMatrix& matrix, std::int64_t row, std::int64_t first,
+                    std::int64_t count);
+
+/// Codes of 8 or 16 bits below the smallest normal number become +0.
+void flush_codes(const Format& format, unsigned char* codes, std::int64_t count);
+
 /// What all rows of a matrix hold together.
 template <typename T>
 RowSummary summarize(const KernelTable& kernels, const CodeMatrix& matrix, int threads);

@@ -72,7 +72,7 @@ void Tile<T>::start(std::int64_t row, std::int64_t rows, std::int64_t column) {
   row_ = row;
   column_ = column;
   panel_.start(column);
-  const std::int64_t padded_rows = ceil_divide(rows, job_.form.fold) * job_.form.fold;
+  const std::int64_t padded_rows = round_up(rows, job_.form.fold);
   const std::int64_t size = padded_rows * job_.width;
   if (size > state_size_) {
     state_ = AlignedArray<T>(size);

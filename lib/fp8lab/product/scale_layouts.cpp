@@ -25,8 +25,6 @@ constexpr std::array<std::string_view, kLayouts.size()> kNames{
 constexpr std::int64_t kTmaBytes = 16;
 constexpr std::int64_t kWordsAligned = kTmaBytes / 4;
 
-std::int64_t round_up(std::int64_t x, std::int64_t to) { return ceil_divide(x, to) * to; }
-
 /// Of which format the elements are codes, if they are.
 FormatId code_format(const TensorView& tensor) {
   const FormatId id = format_of(tensor.type).value_or(FormatId::f32);
