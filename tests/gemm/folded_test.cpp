@@ -14,7 +14,7 @@ using namespace fp8lab::test;
 namespace {
 
 /// Fused steps of 16 and 32 terms, in binary32 and binary64, with each end.
-constexpr std::string_view kModels[] = {
+constexpr std::string_view kFoldedModels[] = {
     "sm90.wgmma.e4m3", "sm90.wgmma.e5m2",      "sm90.wgmma.e4m3.f16", "sm89.mma.e4m3",
     "sm89.mma.e5m2",   "sm90.mma.f16",         "sm90.wgmma.bf16",     "sm100.tcgen05.e4m3",
     "sm90.mma.e4m3",   "sm100.tcgen05.f16.f16"};
@@ -69,7 +69,7 @@ TEST_CASE("folded panels: as many rows share one as its columns leave room for",
 TEST_CASE("folded panels: all data, C and shapes keep the reference's bits", "[gemm][folded]") {
   const SweepShare share;
   std::uint64_t seed = 51000;
-  for (const std::string_view name : kModels)
+  for (const std::string_view name : kFoldedModels)
     for (const Data data : {Data::normal, Data::wide, Data::codes, Data::finite, Data::sparse,
                             Data::specials, Data::tiny, Data::ends})
       for (const Start start : {Start::none, Start::wide, Start::extreme, Start::tiny}) {
@@ -89,7 +89,7 @@ TEST_CASE("folded panels: rows, slabs, promotion and scales keep the reference's
           "[gemm][folded]") {
   const SweepShare share;
   std::uint64_t seed = 52000;
-  for (const std::string_view name : kModels)
+  for (const std::string_view name : kFoldedModels)
     for (const std::int64_t interval : {0, 128})
       for (const bool scaled : {false, true})
         for (const std::int64_t rows : {5, 16, 47}) {

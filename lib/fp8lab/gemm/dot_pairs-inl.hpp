@@ -1,5 +1,5 @@
-// Two such steps at once, whose codes of a column fill a vector: docs/lab/gemm.md, "Few rows". Included
-// once for each target.
+// Two such steps at once, whose codes of a column fill a vector: docs/lab/gemm.md, "Few rows".
+// Included once for each target.
 
 #include <cstdint>
 

@@ -1,4 +1,5 @@
-// Steps of few rows with lanes along k: docs/lab/gemm.md, "Few rows". Included once for each target.
+// Steps of few rows with lanes along k: docs/lab/gemm.md, "Few rows". Included once for each
+// target.
 
 #include <algorithm>
 #include <bit>

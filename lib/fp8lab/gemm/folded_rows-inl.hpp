@@ -1,5 +1,5 @@
-// Fused steps of folded panels, whose vectors several rows of A share: docs/lab/gemm.md, "Few columns
-// and rows". Included once for each target.
+// Fused steps of folded panels, whose vectors several rows of A share: docs/lab/gemm.md, "Few
+// columns and rows". Included once for each target.
 
 #include <cstdint>
 

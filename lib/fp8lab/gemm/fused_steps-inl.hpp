@@ -1,5 +1,5 @@
-// What begins and ends a fused step of rows of a panel: docs/lab/gemm.md, "Fused steps". Included once
-// for each target.
+// What begins and ends a fused step of rows of a panel: docs/lab/gemm.md, "Fused steps". Included
+// once for each target.
 
 #include <cstdint>
 
