@@ -54,7 +54,7 @@ void dot_steps(const DotBlock& from, const StepRounding& rounding) {
     std::int64_t i = 0;
 #if FP8LAB_HAS_CODE_TABLES
     const std::int64_t paired = steps / 2 * 2;
-    fetch_pairs<kExponentBits>(s, first, paired / 2, fetched);
+    if (paired > 0) fetch_pairs<kExponentBits>(s, first, paired / 2, fetched);
     for (; i < paired; i += 2)
       all_rows(s.rows, [&]<int R>(std::int64_t row) HWY_ATTR {
         dot_rows_of_pair<kExponentBits, R>(s, rounding, first + i, row, fetched, i, table);

@@ -1,5 +1,5 @@
-// Two such steps at once, whose codes of a column fill a vector: docs/lab/gemm.md, "Few rows".
-// Included once for each target.
+// Steps of few rows with lanes along k, two at once, whose codes of a column fill a vector:
+// docs/lab/gemm.md, "Few rows". Included once for each target.
 
 #include <cstdint>
 
@@ -156,7 +156,7 @@ HWY_INLINE void finish_alignment(const DotBlock& s, const StepRounding& rounding
   }
 }
 
-/// The same of a pair of steps.
+/// A pair of steps of R rows with all columns, which wait for their largest exponents and for c.
 template <int kExponentBits, int R>
 HWY_INLINE void dot_rows_of_pair(const DotBlock& s, const StepRounding& rounding, std::int64_t step,
                                  std::int64_t row, const Fetched& fetched, std::int64_t i,
