@@ -135,24 +135,39 @@ HWY_INLINE void align_pair(const DotBlock& s, const StepRounding& rounding, std:
 }
 
 /// The alignment of the first step of a pair, 0, or of the second one, 1.
-template <int R>
+template <int kOfPair, int R>
 HWY_INLINE void finish_alignment(const DotBlock& s, const StepRounding& rounding, std::int64_t row,
-                                 int of_pair, const PairOfSteps<R>& from, Alignment<R>& to) {
+                                 const PairOfSteps<R>& from, Alignment<R>& to) {
   const Words du;
   const Tag<std::uint64_t> d64;
   const hn::Rebind<std::uint8_t, Tag<std::uint64_t>> d8;
   for (std::int64_t j = 0; j < s.columns; j += kColumns) {
     FP8LAB_UNROLL
     for (int r = 0; r < R; ++r) {
-      hn::Store(magic_numbers(hn::Load(du, &from.fields[of_pair][r][j]),
+      hn::Store(magic_numbers(hn::Load(du, &from.fields[kOfPair][r][j]),
                               s.state + (row + r) * s.width + j, rounding),
                 Floats(), &to.magic[r][j]);
       const auto bits = hn::Load(d64, &from.negatives[r][j]);
       const auto counts =
           hn::BitCast(d64, hn::PopulationCount(hn::BitCast(Tag<std::uint32_t>(), bits)));
-      hn::StoreU(hn::TruncateTo(d8, hn::ShiftRightSame(counts, 32 * of_pair)), d8,
-                 &to.negatives[r][j]);
+      hn::StoreU(hn::TruncateTo(d8, hn::ShiftRight<32 * kOfPair>(counts)), d8, &to.negatives[r][j]);
     }
+  }
+}
+
+/// One step of a pair, of which `values` has both steps'.
+template <int kOfPair, int R>
+HWY_INLINE void add_of_pair(const DotBlock& s, const StepRounding& rounding, std::int64_t step,
+                            std::int64_t row, const hwy::float16_t* values,
+                            const PairOfSteps<R>& pair) {
+  Alignment<R> alignment;
+  finish_alignment<kOfPair, R>(s, rounding, row, pair, alignment);
+  for (std::int64_t j = 0; j < s.columns; j += kColumns) {
+    // A line has both steps: half of the columns with either, since a core waits for few at once.
+    if (row == 0) fetch_columns(s, step, j, kOfPair, 2);
+    Sums<R> sums;
+    add_products<2, R>(s, step + kOfPair, row, j, values + kOfPair * kChunk / 2, alignment, sums);
+    add_to_c<R>(s, rounding, row, j, alignment, sums);
   }
 }
 
@@ -163,20 +178,10 @@ HWY_INLINE void dot_rows_of_pair(const DotBlock& s, const StepRounding& rounding
                                  const ExponentTable<kExponentBits>& table) {
   const std::int64_t at = i * s.columns * kDotTerms;
   PairOfSteps<R> pair;
-  Alignment<R> alignment;
   for (std::int64_t j = 0; j < s.columns; j += kColumns)
     align_pair<kExponentBits, R>(s, rounding, step, row, j, fetched.codes + at, table, pair);
-  for (int of_pair = 0; of_pair < 2; ++of_pair) {
-    finish_alignment<R>(s, rounding, row, of_pair, pair, alignment);
-    const hwy::float16_t* values = fetched.values + at + of_pair * kChunk / 2;
-    for (std::int64_t j = 0; j < s.columns; j += kColumns) {
-      // A line has both steps: half of the columns with either, since a core waits for few at once.
-      if (row == 0) fetch_columns(s, step, j, of_pair, 2);
-      Sums<R> sums;
-      add_products<2, R>(s, step + of_pair, row, j, values, alignment, sums);
-      add_to_c<R>(s, rounding, row, j, alignment, sums);
-    }
-  }
+  add_of_pair<0, R>(s, rounding, step, row, fetched.values + at, pair);
+  add_of_pair<1, R>(s, rounding, step, row, fetched.values + at, pair);
 }
 
 }  // namespace HWY_NAMESPACE
