@@ -87,16 +87,13 @@ struct PairOfSteps {
 /// of the second's.
 HWY_INLINE Vector<std::uint32_t> largest_of_two(const hn::Vec<TwoSteps> (&columns)[kColumns]) {
   const TwoSteps d;
-  const Tag<std::uint32_t> d32;
   hn::Vec<TwoSteps> fours[2];
   reduce_blocks<Larger>(d, columns, fours);
   const hn::Vec<TwoSteps> even{_mm512_shuffle_i64x2(fours[0].raw, fours[1].raw, 0x88)};
   const hn::Vec<TwoSteps> odd{_mm512_shuffle_i64x2(fours[0].raw, fours[1].raw, 0xdd)};
   const auto blocks = hn::Max(even, odd).raw;
-  auto bytes = hn::Vec<TwoSteps>{_mm512_shuffle_i64x2(blocks, blocks, 0xd8)};
-  bytes = hn::Max(bytes, hn::BitCast(d, hn::ShiftRight<16>(hn::BitCast(d32, bytes))));
-  bytes = hn::Max(bytes, hn::BitCast(d, hn::ShiftRight<8>(hn::BitCast(d32, bytes))));
-  return hn::And(hn::BitCast(d32, bytes), hn::Set(d32, 0xffu));
+  const Vector<std::uint32_t> in_order{_mm512_shuffle_i64x2(blocks, blocks, 0xd8)};
+  return largest_byte(Tag<std::uint32_t>(), in_order);
 }
 
 /// As `align_columns`, of a pair of steps, without c.

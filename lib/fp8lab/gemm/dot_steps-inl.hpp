@@ -70,19 +70,22 @@ HWY_INLINE hn::Vec<Codes> exponents_of(hn::Vec<Codes> codes, std::uint8_t bias) 
   return hn::IfThenZeroElse(hn::Eq(magnitude, hn::Zero(d)), biased);
 }
 
+/// The largest byte of each word.
+template <class D>
+HWY_INLINE hn::Vec<D> largest_byte(D d32, hn::Vec<D> words) {
+  const hn::Repartition<std::uint8_t, D> d;
+  const auto pairs = hn::Max(hn::BitCast(d, words), hn::BitCast(d, hn::ShiftRight<16>(words)));
+  const auto shifted = hn::BitCast(d, hn::ShiftRight<8>(hn::BitCast(d32, pairs)));
+  return hn::And(hn::BitCast(d32, hn::Max(pairs, shifted)), hn::Set(d32, 0xffu));
+}
+
 /// The largest byte of eight vectors, each.
 HWY_INLINE void largest_bytes(const hn::Vec<Codes> (&columns)[kColumns],
                               hn::Vec<Words> (&to)[kParts]) {
   const Codes d;
-  const Words d32;
   reduce_columns<Larger>(d, columns, to);
   FP8LAB_UNROLL
-  for (auto& word : to) {
-    auto bytes = hn::BitCast(d, word);
-    bytes = hn::Max(bytes, hn::BitCast(d, hn::ShiftRight<16>(hn::BitCast(d32, bytes))));
-    bytes = hn::Max(bytes, hn::BitCast(d, hn::ShiftRight<8>(hn::BitCast(d32, bytes))));
-    word = hn::And(hn::BitCast(d32, bytes), hn::Set(d32, 0xffu));
-  }
+  for (auto& word : to) word = largest_byte(Words(), word);
 }
 
 /// Of 32 bits: for CountTrue's 64, GCC 12 reads 8 bytes where it has spilled 4 of an AVX-512 mask.

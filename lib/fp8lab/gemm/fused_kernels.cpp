@@ -84,38 +84,37 @@ class Fetcher {
   std::int64_t byte_ = 0;
 };
 
-template <typename T, End kEnd>
-void fused_steps(const StepBlock<T>& s, const StepRounding& rounding) {
-  const std::int64_t groups = s.rows / kRows + s.rows % kRows;
-  Fetcher fetcher(s.next, s.steps * s.terms, s.steps * groups);
-  for (std::int64_t step = 0; step < s.steps; ++step) {
-    std::int64_t row = 0;
-    for (; row + kRows <= s.rows; row += kRows) {
-      fetcher.some();
-      fused_rows<T, kEnd, kRows>(s, rounding, step, row);
-    }
-    for (; row < s.rows; ++row) {
-      fetcher.some();
-      fused_rows<T, kEnd, 1>(s, rounding, step, row);
-    }
-  }
-}
-
-template <typename T, End kEnd, int kFold, int kTerms>
-void folded_steps(const StepBlock<T>& s, const StepRounding& rounding) {
+/// All steps: `rows` takes kRows times kFold rows at once and, of what is left, kFold. It holds
+/// copies: what is stored might be part of `s` for the compiler.
+template <int kFold, typename T, class Rows>
+HWY_INLINE void all_steps(const StepBlock<T>& s, const Rows& rows) {
   constexpr int kTogether = kRows * kFold;
-  Fetcher fetcher(s.next, s.steps * kTerms, s.steps * ceil_divide(s.rows, kTogether));
+  const std::int64_t groups = s.rows / kTogether + s.rows % kTogether / kFold;
+  Fetcher fetcher(s.next, s.steps * s.terms, s.steps * groups);
   for (std::int64_t step = 0; step < s.steps; ++step) {
     std::int64_t row = 0;
     for (; row + kTogether <= s.rows; row += kTogether) {
       fetcher.some();
-      folded_rows<T, kEnd, kFold, kTerms, kRows>(s, rounding, step, row);
+      rows.template operator()<kRows>(step, row);
     }
     for (; row < s.rows; row += kFold) {
       fetcher.some();
-      folded_rows<T, kEnd, kFold, kTerms, 1>(s, rounding, step, row);
+      rows.template operator()<1>(step, row);
     }
   }
+}
+
+template <typename T, End kEnd>
+void fused_steps(const StepBlock<T>& s, const StepRounding& rounding) {
+  all_steps<1>(s, [s, rounding]<int R>(std::int64_t step, std::int64_t row)
+                      HWY_ATTR { fused_rows<T, kEnd, R>(s, rounding, step, row); });
+}
+
+template <typename T, End kEnd, int kFold, int kTerms>
+void folded_steps(const StepBlock<T>& s, const StepRounding& rounding) {
+  all_steps<kFold>(s, [s, rounding]<int R>(std::int64_t step, std::int64_t row) HWY_ATTR {
+    folded_rows<T, kEnd, kFold, kTerms, R>(s, rounding, step, row);
+  });
 }
 
 /// How many rows may share a panel: the exponents of each fill a block of 16 bytes at least, and of

@@ -25,7 +25,7 @@ namespace {
 class HalfCodes {
  public:
   HalfCodes(const CodeMatrix& matrix, int terms, Target target, int threads)
-      : rows_(matrix.rows), k_((matrix.k + terms - 1) / terms * terms), codes_(rows_ * k_) {
+      : rows_(matrix.rows), k_(round_up(matrix.k, terms)), codes_(rows_ * k_) {
     std::array<std::uint16_t, 256> half_of{};
     for (std::uint32_t code = 0; code < half_of.size(); ++code)
       half_of[code] = static_cast<std::uint16_t>(

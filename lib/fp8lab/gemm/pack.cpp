@@ -299,6 +299,11 @@ void PackedPanel<T>::scale_steps(std::int64_t first, std::int64_t steps) {
   }
 }
 
+template <typename T>
+const unsigned char* PackedPanel<T>::codes_at(std::int64_t row, std::int64_t term) const {
+  return static_cast<const unsigned char*>(b_->data) + (row * b_->row_stride + term) * code_bytes_;
+}
+
 /// What is in the place of the steps from `step` on in the next slab or, after the last one, in the
 /// next panel's first.
 template <typename T>
@@ -308,9 +313,8 @@ NextCodes PackedPanel<T>::next_codes(std::int64_t step) const {
   const std::int64_t row = inside ? begin_ : begin_ + width_;
   const std::int64_t first = inside ? term : term % slab_terms_;
   const std::int64_t rows = std::min(width_, b_->rows - row);
-  if (!fetches_ || rows <= 0) return {};
-  return {.codes = static_cast<const unsigned char*>(b_->data) +
-                   (row * b_->row_stride + first) * code_bytes_,
+  if (rows <= 0) return {};
+  return {.codes = codes_at(row, first),
           .row_stride = b_->row_stride * code_bytes_,
           .rows = rows,
           .term_bytes = code_bytes_};
@@ -318,7 +322,7 @@ NextCodes PackedPanel<T>::next_codes(std::int64_t step) const {
 
 template <typename T>
 void PackedPanel<T>::place(StepBlock<T>& block, std::int64_t step) const {
-  block.next = next_codes(step);
+  if (fetches_) block.next = next_codes(step);
   const std::int64_t offset = step - decoded_;
   block.b = values_.data() + offset * terms_ * width_;
   block.b_exponents = exponents_.data() + (has_exponents_ ? offset * terms_ * width_ : 0);
@@ -330,17 +334,20 @@ void PackedPanel<T>::place(DotBlock& block, std::int64_t step) {
   block.columns = round_up(columns_, 8);
   block.largest = lane_ranges_.data();
   place_codes(block, step);
+  place_next(block, step);
 }
 
 template <typename T>
 void PackedPanel<T>::place(WordDotBlock& block, std::int64_t step) {
   block.ranges = lane_ranges_.data();
   place_codes(block, step);
+  place_next(block, step);
 }
 
 template <typename T>
 void PackedPanel<T>::place(GroupDotBlock& block, std::int64_t step) {
   place_codes(block, step);
+  place_next(block, step);
 }
 
 template <typename T>
@@ -357,20 +364,19 @@ void PackedPanel<T>::place_codes(Block& block, std::int64_t step) const {
   block.width = width_;
   block.codes = rows_.data() + (step - loaded_) * terms_ * code_bytes_;
   block.code_stride = row_stride_ * code_bytes_;
-  block.next_codes = block.codes;
-  block.next_stride = block.code_stride;
   if (copied_) return;
-  const std::int64_t stride = b_->row_stride * code_bytes_;
-  const auto* columns = static_cast<const unsigned char*>(b_->data) + begin_ * stride;
-  block.codes = columns + step * terms_ * code_bytes_;
-  block.code_stride = stride;
-  // The same steps of the next slab, or of the panel after this one.
-  const std::int64_t term = step * terms_ + slab_terms_;
-  const bool inside = term < b_->k;
-  if (!inside && begin_ + 2 * width_ > b_->rows) return;
-  block.next_codes = inside ? columns + term * code_bytes_
-                            : columns + width_ * stride + term % slab_terms_ * code_bytes_;
-  block.next_stride = stride;
+  block.codes = codes_at(begin_, step * terms_);
+  block.code_stride = b_->row_stride * code_bytes_;
+}
+
+/// Kernels fetch codes of whole panels: where there is none, those that they read.
+template <typename T>
+template <typename Block>
+void PackedPanel<T>::place_next(Block& block, std::int64_t step) const {
+  const NextCodes next = next_codes(step);
+  const bool whole = !copied_ && next.rows == width_;
+  block.next_codes = whole ? next.codes : block.codes;
+  block.next_stride = whole ? next.row_stride : block.code_stride;
 }
 
 template RowSummary summarize<double>(const KernelTable&, const CodeMatrix&, int);

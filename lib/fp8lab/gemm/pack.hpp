@@ -84,9 +84,7 @@ struct PackedRows {
 /// Codes of a panel's columns as they lie in memory, for kernels of plain values.
 struct PanelLines {
   const unsigned char* codes = nullptr;
-  std::int64_t code_stride = 0;               ///< bytes from one column to the next
-  const unsigned char* next_codes = nullptr;  ///< codes to fetch meanwhile, alike
-  std::int64_t next_stride = 0;
+  std::int64_t code_stride = 0;  ///< bytes from one column to the next
   std::int64_t width = 0;
   std::int64_t columns = 0;
   int storage_bits = 8;
@@ -124,10 +122,14 @@ class PackedPanel {
   void join_signs(std::int64_t steps);
   void load_rows(std::int64_t first, std::int64_t steps);
   void scale_steps(std::int64_t first, std::int64_t steps);
+  /// Where B has these codes.
+  [[nodiscard]] const unsigned char* codes_at(std::int64_t row, std::int64_t term) const;
   [[nodiscard]] NextCodes next_codes(std::int64_t step) const;
 
   template <typename Block>
   void place_codes(Block& block, std::int64_t step) const;
+  template <typename Block>
+  void place_next(Block& block, std::int64_t step) const;
   void find_exponents(std::int64_t steps);
 
   const CodeKernels<T>* kernels_;

@@ -8,6 +8,7 @@
 #include <cstring>
 
 #include "fp8lab/cast/encode.hpp"
+#include "fp8lab/core/ceil_divide.hpp"
 #include "fp8lab/core/error.hpp"
 #include "fp8lab/core/first_error.hpp"
 #include "fp8lab/core/float_environment.hpp"
@@ -234,11 +235,11 @@ QuantizedWeight quantize_weight(const Recipe& recipe, const TensorView& weight,
     return quantized;
   }
   const std::int64_t block = whole ? 1 : recipe.row_block;
-  const std::int64_t columns = recipe.k_block == 0 ? 1 : (k + recipe.k_block - 1) / recipe.k_block;
+  const std::int64_t columns = recipe.k_block == 0 ? 1 : ceil_divide(k, recipe.k_block);
   QuantizedWeight result;
   result.tensor = tensor;
   result.inverse_scales.resize(
-      whole ? 1 : static_cast<std::size_t>((rows + block - 1) / block * columns));
+      whole ? 1 : static_cast<std::size_t>(ceil_divide(rows, block) * columns));
   if (two_level || is_mx(recipe.rule)) result.scale_codes.resize(result.inverse_scales.size());
   const std::int64_t step = rows_of_part(k, block);
   std::vector<std::int64_t> nan_codes(static_cast<std::size_t>((rows + step - 1) / step));

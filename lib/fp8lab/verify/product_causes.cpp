@@ -10,6 +10,7 @@
 #include <tuple>
 #include <vector>
 
+#include "fp8lab/core/ceil_divide.hpp"
 #include "fp8lab/core/counted.hpp"
 #include "fp8lab/gemm/scaling.hpp"
 #include "fp8lab/product/scale_variants.hpp"
@@ -244,7 +245,7 @@ class ProductHypotheses {
                 fmt::format("the last {}, beyond multiples of {}, left out", counted(tail, "term"),
                             step),
                 p.a.k - tail, p.a.k);
-    const std::int64_t half = (p.a.k / 2 + tile - 1) / tile * tile;
+    const std::int64_t half = round_up(p.a.k / 2, tile);
     if (half == 0 || half >= p.a.k) return;
     dropped("dropped_first_half_of_k", fmt::format("the first {} terms left out", half), 0, half);
     dropped("dropped_last_half_of_k", fmt::format("the terms from {} on left out", half), half,
