@@ -20,8 +20,8 @@
 
 #include "command.hpp"
 #include "fp8lab/core/error.hpp"
+#include "fp8lab/core/json_text.hpp"
 #include "fp8lab/core/threads.hpp"
-#include "fp8lab/io/json_text.hpp"
 #include "fp8lab/io/partial.hpp"
 #include "option_text.hpp"
 

@@ -16,6 +16,7 @@
 #include <vector>
 
 #include "fp8lab/core/error.hpp"
+#include "fp8lab/core/json_text.hpp"
 #include "fp8lab/core/threads.hpp"
 #include "fp8lab/experiment/experiment.hpp"
 #include "fp8lab/experiment/model_parameters.hpp"
@@ -227,7 +228,7 @@ int run_jobs(const RunArguments& options, const Part& part) {
     const WrittenRun done = run_one(options, part, job);
     if (part.speaks)
       runs.push_back({{"folder", done.folder.string()},
-                      {"result", nlohmann::ordered_json::parse(done.result_json)}});
+                      {"result", parse_json<nlohmann::ordered_json>(done.result_json, "result")}});
   }
   if (part.speaks && options.json)
     fmt::print("{}\n", nlohmann::ordered_json{{"runs", runs}}.dump(2));

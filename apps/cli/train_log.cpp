@@ -8,6 +8,7 @@
 #include <string_view>
 
 #include "fp8lab/core/error.hpp"
+#include "fp8lab/core/json_text.hpp"
 
 namespace fp8lab::cli {
 namespace {
@@ -29,7 +30,8 @@ std::uintmax_t kept_bytes(const std::string& path, std::int64_t first_step) {
   std::string line;
   for (std::int64_t number = 1; std::getline(in, line); ++number) {
     const bool whole = !in.eof();  // no newline: a run was stopped as it wrote
-    const auto row = whole ? nlohmann::json::parse(line, nullptr, false) : nlohmann::json();
+    nlohmann::json row;
+    if (whole) row = parse_if_json<nlohmann::json>(line, path).value_or(nullptr);
     const bool ours =
         whole ? row.is_object() && row.contains("step") && row["step"].is_number_integer()
               : begins_as_a_row(line);

@@ -422,7 +422,8 @@ TEST_CASE("A file of definitions is refused where it is wrong, and says why",
       json(R"({"accumulator": {"a": {"base": "fused", "F": 1.5}}})") ==
       "f: [accumulator.a]: model a=fused:F=1.5: alignment_fraction_bits: expected an integer, got "
       "'1.5'");
-  CHECK(json(R"({"accumulator": {"a": {"base": "fused"}, "a": {"base": "fused"}}})") == "nothing");
+  CHECK(json(R"({"accumulator": {"a": {"base": "fused"}, "a": {"base": "fused"}}})") ==
+        "f: the key 'a' appears twice");
 
   ModelBook book;
   book.add_json("f", R"({"accumulator": {"one": {"base": "scaled_group", "F": 30,

@@ -12,6 +12,7 @@ import sys
 import tempfile
 import time
 import zipfile
+import zlib
 from pathlib import Path
 
 TOOL = sys.argv[1]
@@ -166,6 +167,54 @@ def test_recordings(folder):
     refused("cases of too many terms", run("replay", path, memory_mib=1024), "terms")
 
 
+def test_deep(folder):
+    """Texts nested so deeply that copying, writing or destroying what they hold would overflow the stack."""
+    deep = 300_000
+    for name, text in (("keys.toml", ".".join(["a"] * 100_000) + " = 1\n"), ("table.toml", f"[{'.'.join(['a'] * 100_000)}]\n"),
+                       ("lists.toml", f"a = {'[' * deep}\n"), ("inline.toml", "a = " + "{a.a=" * deep),
+                       ("marked.toml", f"\ufeff[{'.'.join(['a'] * 100_000)}]\n")):
+        path = folder / name
+        path.write_text(text)
+        for command in (["list", "models", "--models", path], ["run", "walkthrough", "--models", path, "--out", folder / "o"],
+                        ["sweep", path, "--out", folder / "o"], ["cost", "--model", path]):
+            refused(f"{command[0]} with {name}", run(*command), "nested too deeply: at most 64")
+    (folder / "m.json").write_text('{"accumulator": ' * deep)
+    refused("models in JSON", run("list", "models", "--models", folder / "m.json"), "m.json: nested too deeply: at most 64")
+    refused("a value of a parameter", run("run", "walkthrough", "--set", f"k={'[' * 100_000}", "--out", folder / "o"), "nested too deeply")
+
+    model = folder / "model"
+    model.mkdir()
+    weights = safetensors({"w": {"dtype": "F32", "shape": [128, 128], "data_offsets": [0, 65536]}}, bytes(65536))
+    (model / "model.safetensors").write_bytes(weights)
+    for depth in (65, 10_000, 200_000):
+        (model / "config.json").write_text('{"a": ' + "[" * (depth - 1) + "]" * (depth - 1) + "}")
+        refused(f"a config.json of depth {depth}", run("quantize", model, "--layout", "deepseek", "-o", folder / "q"),
+                "config.json: nested too deeply: at most 64")
+        refused(f"the same of depth {depth}", run("dequantize", model, "-o", folder / "q"), "config.json: nested too deeply: at most 64")
+    check("nothing was written", not (folder / "q").exists(), folder)
+
+    (folder / "deep.safetensors").write_bytes(safetensors(b'{"w": ' + b"[" * deep))
+    refused("a header", run("layers", folder / "deep.safetensors", "--rule", "all"), "header: nested too deeply: at most 3")
+    (folder / "x.bin").write_bytes(bytes(4))
+    (folder / "x.bin.json").write_text("[" * deep)
+    refused("a sidecar", run("gemm", folder / "x.bin", folder / "x.bin"), "x.bin.json: nested too deeply")
+    (folder / "results").mkdir()
+    (folder / "results" / "result.json").write_text("[" * deep)
+    refused("a result", run("report", folder / "results"), "result.json: nested too deeply")
+    for name, text in (("header", "[" * deep + "\n"), ("line", '{"model": "sm90.wgmma.e4m3", "input": "e4m3", "terms": "2"}\n' + "[" * deep + "\n")):
+        (folder / f"{name}.jsonl").write_text(text)
+        refused(f"vectors with a deep {name}", run("replay", folder / f"{name}.jsonl"), "nested too deeply: at most 64")
+    (folder / "train.jsonl").write_text('{"step": ' + "[" * deep + "\n")
+    refused("a log of a training run", run("train", "--steps", "1", "--log", folder / "train.jsonl"), "nested too deeply")
+
+    sweep = ["sweep", "dynamic-range", "--quick", "--repeat", "1", "--out", folder / "s"]
+    check("a sweep", run(*sweep).returncode == 0)
+    log = folder / "s" / "points.jsonl"
+    log.write_text(log.read_text() + with_checksum_of_text('{"point":' + "[" * deep + "]" * deep + "}") + "\n")
+    refused("a sweep that goes on", run(*sweep, "--resume"), "points.jsonl: nested too deeply: at most 64")
+    refused("a merged sweep", run("merge", folder / "s", "--out", folder / "m"), "points.jsonl: nested too deeply: at most 64")
+
+
 def test_messages(folder):
     refused("more cases than memory", run("vectors", "--model", "sm90.wgmma.e4m3", "-n", "10000000", "--terms", "4096",
                                           memory_mib=1024), "not enough memory", "MiB")
@@ -208,14 +257,16 @@ def test_messages(folder):
 
 def with_checksum(line):
     """As the tool writes it."""
-    import zlib
-    text = json.dumps(line, separators=(",", ":"), ensure_ascii=False)[:-1]
-    return f'{text},"crc32":"{zlib.crc32(text.encode()):08x}"}}'
+    return with_checksum_of_text(json.dumps(line, separators=(",", ":"), ensure_ascii=False))
+
+
+def with_checksum_of_text(text):
+    return f'{text[:-1]},"crc32":"{zlib.crc32(text[:-1].encode()):08x}"}}'
 
 
 def main():
     for test in (test_special_files, test_streams, test_truncated, test_many_tensors, test_many_dimensions,
-                 test_recordings, test_messages):
+                 test_recordings, test_deep, test_messages):
         start = time.monotonic()
         with tempfile.TemporaryDirectory() as folder:
             test(Path(folder))

@@ -10,9 +10,9 @@
 
 #include "catch.hpp"
 #include "fp8lab/core/error.hpp"
+#include "fp8lab/core/json_keys.hpp"
 #include "fp8lab/io/csv.hpp"
 #include "fp8lab/io/files.hpp"
-#include "fp8lab/io/json_keys.hpp"
 #include "fp8lab/io/npy.hpp"
 #include "fp8lab/io/npz.hpp"
 #include "fp8lab/io/operand.hpp"
@@ -144,7 +144,7 @@ TEST_CASE("JSON has each key of an object once, and so many levels", "[io]") {
     CHECK_THROWS_WITH(ask(text, 2), contains("x: nested too deeply"));
   }
   for (const char* text : {"", "{", R"({"a": 1} 2)", "{a: 1}"})
-    CHECK_THROWS_WITH(ask(text, 3), contains("x is not JSON"));
+    CHECK_THROWS_WITH(ask(text, 3), contains("x: not JSON"));
 }
 
 TEST_CASE("npy: what is wrong in a header is said with its place", "[io]") {

@@ -301,10 +301,11 @@ TEST_CASE("safetensors: tensors of no bytes stand at any place between others", 
   }
   CHECK(names(all + "," + entry("z", 0, 0) + "," + entry("a", 0, 0)) == "a:0 z:0 b:4 d:3 ");
   // A header has three levels, and no more.
-  for (const auto& [shape, said] : {std::pair{"[[7]]", "header: nested too deeply"},
-                                    {"[{}]", "header: nested too deeply"},
-                                    {"{}", "'w': shape: expected a list of integers"},
-                                    {"[7]", "w:7 "}})
+  for (const auto& [shape, said] :
+       {std::pair{"[[7]]", "header: nested too deeply: at most 3 objects and lists in each other"},
+        {"[{}]", "header: nested too deeply: at most 3 objects and lists in each other"},
+        {"{}", "'w': shape: expected a list of integers"},
+        {"[7]", "w:7 "}})
     CHECK(names(fmt::format("\"w\":{{\"dtype\":\"U8\",\"shape\":{},\"data_offsets\":[0,7]}}",
                             shape)) == said);
 }

@@ -95,6 +95,13 @@ def test_the_tool_gives_the_same_bits(tmp_path):
     np.testing.assert_array_equal(np.load(tmp_path / "d.npy"), fp8lab.gemm(a, b, model=MINE))
 
 
+@pytest.mark.parametrize(("name", "text"), [("m.toml", ".".join(["a"] * 100_000) + " = 1"), ("m.json", "[" * 300_000)])
+def test_a_file_nested_without_end_is_refused(tmp_path, name, text):
+    (tmp_path / name).write_text(text)
+    with pytest.raises(ValueError, match=rf"{name}: nested too deeply: at most 64 "):
+        fp8lab.load_models(tmp_path / name)
+
+
 def test_verify_identify_vectors_and_attention_take_it():
     a, b = operands(k=256)
     d = fp8lab.gemm(a, b, model=MINE)

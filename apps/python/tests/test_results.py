@@ -71,6 +71,9 @@ def test_malformed_folders_are_refused(tmp_path):
     (changed / "sweep.json").write_text(json.dumps(description))
     with pytest.raises(ValueError, match=r"t.csv: crc32: expected 00000000 .*, got [0-9a-f]{8}"):
         read(changed)
+    (changed / "sweep.json").write_text("[" * 100_000)
+    with pytest.raises(ValueError, match=r"sweep.json: expected lists and objects .* fewer"):
+        read(changed)
     results = read(sweep_folder(tmp_path))
     with pytest.raises(ValueError, match=r"table: expected one of t, got 'u'"):
         results["u"]

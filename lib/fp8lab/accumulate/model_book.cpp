@@ -11,6 +11,8 @@
 
 #include "fp8lab/accumulate/definition.hpp"
 #include "fp8lab/core/error.hpp"
+#include "fp8lab/core/json_text.hpp"
+#include "fp8lab/core/toml_text.hpp"
 
 namespace fp8lab {
 namespace {
@@ -92,13 +94,7 @@ void ModelBook::add(std::string_view file, const ModelText& definition) {
 }
 
 void ModelBook::add_toml(std::string_view file, std::string_view text) {
-  toml::table document;
-  try {
-    document = toml::parse(text);
-  } catch (const toml::parse_error& error) {
-    throw Error(fmt::format("{}:{}:{}: {}", file, error.source().begin.line,
-                            error.source().begin.column, error.description()));
-  }
+  const toml::table document = parse_toml(text, file);
   for (const auto& [key, node] : document)
     require(key.str() == kTable && node.is_table(), file, kForm, fmt::format("'{}'", key.str()));
   const toml::table* all = document[kTable].as_table();
@@ -116,11 +112,12 @@ void ModelBook::add_json(std::string_view file, std::string_view text) {
   using Json = nlohmann::ordered_json;
   constexpr std::string_view kJsonForm =
       R"({"accumulator": {"NAME": {"base": "BASE", "PARAMETER": VALUE}}})";
-  const Json document = Json::parse(text, nullptr, false);
+  const auto read = parse_if_json<Json>(text, std::string(file));
+  const Json document = read.value_or(nullptr);
   const bool fits = document.is_object() && document.size() == 1 && document.contains(kTable) &&
                     document.at(std::string(kTable)).is_object() &&
                     !document.at(std::string(kTable)).empty();
-  require(fits, file, kJsonForm, document.is_discarded() ? "no JSON" : "another form");
+  require(fits, file, kJsonForm, read ? "another form" : "no JSON");
   for (const auto& [name, object] : document.at(std::string(kTable)).items()) {
     require(object.is_object(), file, kJsonForm, fmt::format("{}: no object", name));
     Pairs pairs;

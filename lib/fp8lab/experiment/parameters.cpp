@@ -11,6 +11,7 @@
 
 #include "fp8lab/core/error.hpp"
 #include "fp8lab/core/model_text.hpp"
+#include "fp8lab/core/toml_text.hpp"
 #include "fp8lab/experiment/model_parameters.hpp"
 #include "fp8lab/experiment/properties.hpp"
 
@@ -30,14 +31,6 @@ std::string_view type_name(const ParameterValue& value) { return kTypeNames[valu
 
 std::string position(const toml::source_region& source) {
   return fmt::format("default.toml:{}:{}", source.begin.line, source.begin.column);
-}
-
-toml::table parse(std::string_view text) {
-  try {
-    return toml::parse(text);
-  } catch (const toml::parse_error& error) {
-    throw Error(fmt::format("{}: {}", position(error.source()), error.description()));
-  }
 }
 
 template <class T>
@@ -174,8 +167,10 @@ std::optional<ParameterValue> plain_integer(const ParameterValue& like, std::str
 
 /// The value of a text by TOML's rules; nothing for one that means none of the type of `like`.
 std::optional<ParameterValue> parsed(const ParameterValue& like, std::string_view text) {
+  const std::string line = "value = " + complete_toml(like, text) + "\n";
+  require_toml_depth(line, "set");
   try {
-    const toml::table document = toml::parse("value = " + complete_toml(like, text) + "\n");
+    const toml::table document = toml::parse(line);
     // A second key would have come in through a line break in the value.
     if (document.size() == 1) return value_like(like, *document.get("value"));
   } catch (const toml::parse_error&) {
@@ -271,7 +266,7 @@ const T& typed(const ParameterValue& value, std::string_view key) {
 }  // namespace
 
 std::string read_question(std::string_view toml) {
-  const toml::table document = parse(toml);
+  const toml::table document = parse_toml(toml, "default.toml");
   const toml::node* question = document.get(kQuestionKey);
   if (question == nullptr || !question->is_string())
     throw Error("default.toml", "question = \"...\"", question == nullptr ? "none" : "no text");
@@ -279,7 +274,7 @@ std::string read_question(std::string_view toml) {
 }
 
 Parameters Parameters::from_toml(std::string_view toml, bool quick) {
-  const toml::table document = parse(toml);
+  const toml::table document = parse_toml(toml, "default.toml");
   Parameters parameters;
   for (const auto& [key, node] : document) {
     if (key.str() == kQuestionKey || key.str() == kQuickKey || key.str() == kRangeKey ||

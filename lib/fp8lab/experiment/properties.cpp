@@ -6,17 +6,12 @@
 #include <optional>
 
 #include "fp8lab/core/error.hpp"
+#include "fp8lab/core/toml_text.hpp"
 
 namespace fp8lab {
 
 bool supports_mpi(std::string_view default_toml) {
-  const toml::table document = [&] {
-    try {
-      return toml::parse(default_toml);
-    } catch (const toml::parse_error& error) {
-      throw Error(fmt::format("default.toml: {}", error.description()));
-    }
-  }();
+  const toml::table document = parse_toml(default_toml, "default.toml");
   const toml::node* node = document.get(kMpiKey);
   if (node == nullptr) return false;
   const std::optional<bool> value = node->value_exact<bool>();

@@ -10,9 +10,8 @@
 
 #include "fp8lab/core/counted.hpp"
 #include "fp8lab/core/error.hpp"
+#include "fp8lab/core/json_text.hpp"
 #include "fp8lab/io/files.hpp"
-#include "fp8lab/io/json_keys.hpp"
-#include "fp8lab/io/json_text.hpp"
 #include "fp8lab/tensors/packed.hpp"
 
 namespace fp8lab {
@@ -59,8 +58,7 @@ std::string_view dtype_name(ElementType type) {
 
 json parse_header(std::string_view text, const std::string& file) {
   constexpr int kDepth = 3;  // {"name": {"shape": [...]}}
-  require_unique_keys(text, file + ": header", kDepth);
-  return parse_json<json>(text, file + ": header");
+  return parse_json<json>(text, file + ": header", kDepth);
 }
 
 class EntryParser {

@@ -4,10 +4,13 @@
 
 #include <toml++/toml.h>
 #include <array>
+#include <fstream>
 #include <initializer_list>
 #include <optional>
+#include <sstream>
 
 #include "fp8lab/core/error.hpp"
+#include "fp8lab/core/toml_text.hpp"
 #include "fp8lab/tensors/tensor.hpp"
 
 namespace fp8lab {
@@ -127,12 +130,11 @@ Parallelism read_parallelism(const toml::table& document, const std::string& whe
 }
 
 toml::table parse(const std::filesystem::path& file) {
-  try {
-    return toml::parse_file(file.string());
-  } catch (const toml::parse_error& error) {
-    throw Error(fmt::format("{}:{}:{}: {}", file.string(), error.source().begin.line,
-                            error.source().begin.column, error.description()));
-  }
+  std::ifstream in(file, std::ios::binary);
+  std::ostringstream text;
+  text << in.rdbuf();
+  require(in.good() && text.good(), file.string(), "a file that can be read", "none");
+  return parse_toml(text.str(), file.string());
 }
 
 struct NamedSize {

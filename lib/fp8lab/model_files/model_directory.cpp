@@ -9,9 +9,8 @@
 #include <system_error>
 
 #include "fp8lab/core/error.hpp"
+#include "fp8lab/core/json_text.hpp"
 #include "fp8lab/io/files.hpp"
-#include "fp8lab/io/json_keys.hpp"
-#include "fp8lab/io/json_text.hpp"
 
 namespace fp8lab {
 namespace {
@@ -111,8 +110,7 @@ void ModelDirectory::read_index(const fs::path& path) {
   index_file_ = path.filename().string();
   const std::string where = path.string();
   const std::string text = read_file(path);
-  require_unique_keys(text, where, kDepth);
-  const auto index = parse_json<json>(text, where);
+  const auto index = parse_json<json>(text, where, kDepth);
   const std::map<std::string, std::string> map = weight_map(index, where);
   if (index.contains("metadata") && index["metadata"].is_object())
     index_metadata_ = index["metadata"].dump();

@@ -6,7 +6,7 @@
 #include <nlohmann/json.hpp>
 
 #include "fp8lab/core/error.hpp"
-#include "fp8lab/io/json_text.hpp"
+#include "fp8lab/core/json_text.hpp"
 
 namespace fp8lab {
 namespace {

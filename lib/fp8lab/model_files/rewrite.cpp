@@ -8,9 +8,9 @@
 #include <system_error>
 
 #include "fp8lab/core/error.hpp"
+#include "fp8lab/core/json_text.hpp"
 #include "fp8lab/io/checksum.hpp"
 #include "fp8lab/io/files.hpp"
-#include "fp8lab/io/json_text.hpp"
 #include "fp8lab/io/mapped_file.hpp"
 #include "fp8lab/io/output_file.hpp"
 
@@ -113,7 +113,7 @@ std::string index_text(const ModelDirectory& source, const ModelRewrite& rewrite
     }
   nlohmann::json index = nlohmann::json::object();
   if (!source.index_metadata().empty())
-    index["metadata"] = nlohmann::json::parse(source.index_metadata());
+    index["metadata"] = parse_json<nlohmann::json>(source.index_metadata(), source.index_file());
   index["metadata"]["total_size"] = bytes;
   if (index["metadata"].contains("total_parameters")) index["metadata"].erase("total_parameters");
   index["weight_map"] = std::move(map);

@@ -5,8 +5,8 @@
 #include <nlohmann/json.hpp>
 
 #include "fp8lab/core/error.hpp"
+#include "fp8lab/core/json_text.hpp"
 #include "fp8lab/formats/format.hpp"
-#include "fp8lab/io/json_text.hpp"
 #include "fp8lab/model_files/quantization_config.hpp"
 
 namespace fp8lab {

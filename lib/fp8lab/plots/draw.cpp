@@ -18,6 +18,7 @@
 #include <vector>
 
 #include "fp8lab/core/error.hpp"
+#include "fp8lab/core/json_text.hpp"
 #include "fp8lab/plots/draw_script.hpp"
 
 namespace fp8lab {
@@ -108,10 +109,10 @@ class Drawer {
       if (now <= 0) return std::nullopt;
       received_.append(bytes.data(), static_cast<std::size_t>(now));
     }
-    const auto said = nlohmann::json::parse(received_.substr(0, end), nullptr, false);
+    const auto said = parse_if_json<nlohmann::json>(received_.substr(0, end), "drawing plots");
     received_.erase(0, end + 1);
-    if (!said.is_string()) return std::nullopt;
-    return said.get<std::string>();
+    if (!said || !said->is_string()) return std::nullopt;
+    return said->get<std::string>();
   }
 
   pid_t child_ = 0;

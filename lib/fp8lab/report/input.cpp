@@ -8,9 +8,9 @@
 #include <set>
 
 #include "fp8lab/core/counted.hpp"
+#include "fp8lab/core/json_text.hpp"
 #include "fp8lab/io/checksum.hpp"
 #include "fp8lab/io/csv.hpp"
-#include "fp8lab/io/json_text.hpp"
 #include "fp8lab/report/json_node.hpp"
 #include "fp8lab/report/plots.hpp"
 

@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "fp8lab/core/error.hpp"
+#include "fp8lab/core/toml_text.hpp"
 
 namespace fp8lab {
 namespace {
@@ -77,19 +78,10 @@ std::vector<std::string> members(std::string_view name, const toml::node& node) 
   return texts;
 }
 
-toml::table parse(std::string_view text) {
-  try {
-    return toml::parse(text);
-  } catch (const toml::parse_error& error) {
-    throw Error(fmt::format("grid file:{}:{}: {}", error.source().begin.line,
-                            error.source().begin.column, error.description()));
-  }
-}
-
 }  // namespace
 
 GridFile parse_grid_file(std::string_view toml) {
-  const toml::table document = parse(toml);
+  const toml::table document = parse_toml(toml, "grid file");
   GridFile file;
   for (const auto& [key, node] : document) {
     const std::string_view name = key.str();

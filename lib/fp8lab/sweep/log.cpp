@@ -11,10 +11,10 @@
 #include <utility>
 
 #include "fp8lab/core/error.hpp"
+#include "fp8lab/core/json_text.hpp"
 #include "fp8lab/experiment/column_json.hpp"
 #include "fp8lab/io/checksum.hpp"
 #include "fp8lab/io/files.hpp"
-#include "fp8lab/io/json_text.hpp"
 #include "fp8lab/io/partial.hpp"
 
 namespace fp8lab {
@@ -37,13 +37,13 @@ std::string line_of(const Json& json) {
 }
 
 /// The object of a line without its end, or nothing where the line is damaged.
-std::optional<Json> json_of_line(std::string_view line) {
+std::optional<Json> json_of_line(const fs::path& path, std::string_view line) {
   if (line.size() <= kChecksumSize) return std::nullopt;
   const std::string_view text = line.substr(0, line.size() - kChecksumSize);
   if (line.substr(text.size()) != fmt::format("{}{}\"}}", kChecksumMember, crc32_text(text)))
     return std::nullopt;
-  Json json = Json::parse(line, nullptr, false);
-  if (!json.is_object()) return std::nullopt;
+  std::optional<Json> json = parse_if_json<Json>(line, path.string());
+  if (!json || !json->is_object()) return std::nullopt;
   return json;
 }
 
@@ -79,8 +79,8 @@ Json json_of(const PointResult& result) {
 
 void require_same_identity(const fs::path& path, std::string_view expected, std::string_view got) {
   if (expected == got) return;
-  const Json ours = Json::parse(expected);
-  const Json theirs = Json::parse(got);
+  const auto ours = parse_json<Json>(expected, "sweep");
+  const auto theirs = parse_json<Json>(got, path.string());
   for (const auto& [key, value] : ours.items()) {
     const Json other = theirs.contains(key) ? theirs[key] : Json();
     if (other != value)
@@ -100,7 +100,7 @@ std::string serialize(const PointResult& result) {
 }
 
 PointResult deserialize(std::string_view text) {
-  const Json json = Json::parse(text);
+  const auto json = parse_json<Json>(text, "sweep: result of a point");
   PointResult result{json.at("point"), {}, {}, json.value("error", "")};
   for (const Json& head : json.at("heads")) {
     result.heads.push_back(head_of(head));
@@ -134,7 +134,8 @@ SweepLog::~SweepLog() {
 SweepLog SweepLog::create(const fs::path& path, std::string_view identity, std::int64_t points) {
   SweepLog log(path, identity, points);
   log.open(O_RDWR | O_CREAT | O_EXCL);
-  log.write_line(line_of({{"schema", "fp8lab.sweep-log.1"}, {"sweep", Json::parse(identity)}}));
+  log.write_line(
+      line_of({{"schema", "fp8lab.sweep-log.1"}, {"sweep", parse_json<Json>(identity, "sweep")}}));
   return log;
 }
 
@@ -173,7 +174,7 @@ void SweepLog::scan(bool repair) {
     const bool whole = newline != std::string::npos;
     const std::size_t next = whole ? newline + 1 : text.size();
     const std::string_view line = std::string_view(text).substr(start, next - start);
-    if (whole && json_of_line(line.substr(0, line.size() - 1))) {
+    if (whole && json_of_line(path_, line.substr(0, line.size() - 1))) {
       try {
         take_line(line.substr(0, line.size() - 1), static_cast<std::int64_t>(start));
       } catch (const Json::exception& error) {
@@ -204,7 +205,7 @@ bool SweepLog::take_head(const TableHead& head) {
 }
 
 void SweepLog::take_line(std::string_view line, std::int64_t offset) {
-  const Json json = *json_of_line(line);
+  const Json json = *json_of_line(path_, line);
   if (json.contains("table")) {
     take_head(head_of(json));
     return;
@@ -292,7 +293,8 @@ std::string SweepLog::line_at(std::int64_t offset) const {
 
 PointResult SweepLog::result(std::int64_t point) const {
   require(done(point), "point", "one that is done", std::to_string(point));
-  const std::optional<Json> json = json_of_line(line_at(offsets_[static_cast<std::size_t>(point)]));
+  const std::optional<Json> json =
+      json_of_line(path_, line_at(offsets_[static_cast<std::size_t>(point)]));
   if (!json) throw Error(fmt::format("{}: changed while it was read", path_.string()));
   PointResult result{point, {}, {}, {}};
   try {
@@ -326,7 +328,7 @@ void SweepLog::sort() {
 
 std::string read_identity(const fs::path& path) {
   const std::string text = read_file(path);
-  const std::optional<Json> json = json_of_line(text.substr(0, text.find('\n')));
+  const std::optional<Json> json = json_of_line(path, text.substr(0, text.find('\n')));
   if (!json || !json->contains("sweep"))
     throw Error(
         fmt::format("{}: the first line is damaged or does not belong to a sweep", path.string()));

@@ -3,9 +3,9 @@
 #include <nlohmann/json.hpp>
 
 #include "fp8lab/core/error.hpp"
+#include "fp8lab/core/json_text.hpp"
 #include "fp8lab/experiment/machine.hpp"
 #include "fp8lab/experiment/result_files.hpp"
-#include "fp8lab/io/json_text.hpp"
 #include "fp8lab/sweep/sweep.hpp"
 
 namespace fp8lab {
@@ -56,7 +56,7 @@ std::string SweepPlan::command() const {
 }
 
 SweepPlan plan_of_identity(std::string_view identity, FindExperiment find) {
-  const Json json = Json::parse(identity, nullptr, false);
+  const auto json = parse_json<Json>(identity, "sweep");
   SweepPlan plan;
   try {
     const std::string version = json.at("version");

@@ -8,6 +8,7 @@
 #include <nlohmann/json.hpp>
 
 #include "fp8lab/core/error.hpp"
+#include "fp8lab/core/json_text.hpp"
 #include "fp8lab/io/checksum.hpp"
 #include "fp8lab/io/safetensors.hpp"
 #include "fp8lab/train/checkpoint_file.hpp"
@@ -74,9 +75,10 @@ nlohmann::json json_of(const MlpShape& s) {
 
 /// Throws `Error` that names the first option that differs.
 void require_same(const std::string& path, const std::string& expected, const std::string& got) {
-  const nlohmann::json here = nlohmann::json::parse(expected);
-  const nlohmann::json there = nlohmann::json::parse(got, nullptr, false);
-  if (there.is_discarded()) throw Error(path, "a checkpoint of a training run", "'" + got + "'");
+  const auto here = parse_json<nlohmann::json>(expected, path);
+  const auto read = parse_if_json<nlohmann::json>(got, path);
+  if (!read) throw Error(path, "a checkpoint of a training run", "'" + got.substr(0, 200) + "'");
+  const nlohmann::json& there = *read;
   const nlohmann::json difference = nlohmann::json::diff(here, there);
   if (difference.empty()) return;
   const nlohmann::json::json_pointer at(difference[0]["path"].get<std::string>());
@@ -191,7 +193,7 @@ std::string describe(const TrainerOptions& o) {
 }
 
 std::string Trainer::fingerprint() const {
-  return nlohmann::json{{"options", nlohmann::json::parse(describe(options_))},
+  return nlohmann::json{{"options", parse_json<nlohmann::json>(describe(options_), "options")},
                         {"data", data_->identity()}}
       .dump();
 }

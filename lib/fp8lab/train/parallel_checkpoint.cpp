@@ -7,6 +7,7 @@
 #include <nlohmann/json.hpp>
 
 #include "fp8lab/core/error.hpp"
+#include "fp8lab/core/json_text.hpp"
 #include "fp8lab/train/checkpoint_file.hpp"
 #include "fp8lab/train/parallel_trainer.hpp"
 
@@ -72,7 +73,7 @@ std::vector<NamedTensor> tensors_of(std::span<const NamedTensor> all, std::size_
 
 std::string ParallelTrainer::fingerprint() const {
   const ReductionOptions& r = options_.reduction;
-  nlohmann::json json = nlohmann::json::parse(trainers_.front()->fingerprint());
+  auto json = parse_json<nlohmann::json>(trainers_.front()->fingerprint(), "options");
   json["ranks"] = {{"count", r.ranks},
                    {"topology", to_string(r.topology)},
                    {"wire", r.wire.name},

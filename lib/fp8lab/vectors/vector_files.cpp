@@ -11,6 +11,7 @@
 #include <streambuf>
 
 #include "fp8lab/core/error.hpp"
+#include "fp8lab/core/json_text.hpp"
 #include "fp8lab/io/files.hpp"
 #include "fp8lab/io/npz.hpp"
 #include "fp8lab/io/safetensors.hpp"
@@ -54,10 +55,10 @@ VectorFile from_header(const std::string& where, const Header& header) {
 }
 
 Header parse_header(const std::string& where, const std::string& text) {
-  nlohmann::json parsed = nlohmann::json::parse(text, nullptr, false);
-  if (!parsed.is_object()) fail(where, "expected a JSON object of strings");
+  const auto parsed = parse_if_json<nlohmann::json>(text, where);
+  if (!parsed || !parsed->is_object()) fail(where, "expected a JSON object of strings");
   Header header;
-  for (const auto& [key, value] : parsed.items()) {
+  for (const auto& [key, value] : parsed->items()) {
     if (!value.is_string()) fail(where, fmt::format("'{}': expected a string", key.substr(0, 40)));
     header[key] = value.get<std::string>();
   }
@@ -286,7 +287,7 @@ VectorFile parse_lines(const path& where, std::string whole) {
   for (int line = 2; std::getline(in, text); ++line) {
     const std::string at = fmt::format("{}:{}", where.string(), line);
     if (in.eof()) fail(at, "truncated: the last line does not end in a newline");
-    const nlohmann::json row = nlohmann::json::parse(text, nullptr, false);
+    const auto row = parse_if_json<nlohmann::json>(text, at).value_or(nullptr);
     if (!row.is_object()) fail(at, "expected a JSON object");
     file.cases.push_back({operand_of_line(at, row, "a", format(file.a_format), file.terms),
                           operand_of_line(at, row, "b", format(file.b_format), file.terms),

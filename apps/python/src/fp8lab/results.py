@@ -186,6 +186,14 @@ def _read_table(folder: Path, head: Mapping[str, Any], of_sweep: bool) -> Table:
     )
 
 
+def _parsed(text: str | bytes, where: object) -> Any:
+    """The value of a JSON text; ValueError for what is none, and for what Python's parser cannot hold."""
+    try:
+        return json.loads(text)
+    except RecursionError:
+        raise bad(str(where), "lists and objects in each other that are fewer than Python's limit", "more") from None
+
+
 def _read_description(path: Path) -> Any:
     """The JSON of a file; ValueError if it is not the text that its checksum, if it has one, was made of."""
     text = path.read_text(encoding="utf-8")
@@ -193,7 +201,7 @@ def _read_description(path: Path) -> Any:
     checksum = f"{zlib.crc32(text[: own.start()].encode()):08x}" if own else ""
     if own and own[1] != checksum:
         raise bad(f"{path}: crc32", f"{own[1]} (the file was changed)", checksum)
-    return json.loads(text)
+    return _parsed(text, path)
 
 
 def read(folder: str | os.PathLike[str]) -> Results:
@@ -265,7 +273,7 @@ def read_parquet(file: str | os.PathLike[str]) -> Results:
     metadata = arrow.schema.metadata or {}
     if b"fp8lab" not in metadata:
         raise bad("file", "one that fp8lab.results.to_parquet wrote", os.fspath(file))
-    about = json.loads(metadata[b"fp8lab"])
+    about = _parsed(metadata[b"fp8lab"], os.fspath(file))
     columns = tuple(
         Column(f.name, f.metadata[b"unit"].decode(), f.metadata[b"description"].decode())
         for f in arrow.schema

@@ -1,4 +1,4 @@
-#include "fp8lab/io/json_keys.hpp"
+#include "fp8lab/core/json_keys.hpp"
 
 #include <fmt/format.h>
 
@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "fp8lab/core/error.hpp"
-#include "fp8lab/io/json_text.hpp"
+#include "fp8lab/core/json_text.hpp"
 
 namespace fp8lab {
 namespace {
@@ -44,7 +44,8 @@ class KeyCheck final : public json::json_sax_t {
     return true;
   }
   bool parse_error(std::size_t, const std::string&, const json::exception& error) override {
-    throw Error(fmt::format("{} is not JSON: {}", where_, json_reason(error)));
+    fault_ = json_reason(error);
+    return false;
   }
   bool null() override { return true; }
   bool boolean(bool) override { return true; }
@@ -54,22 +55,33 @@ class KeyCheck final : public json::json_sax_t {
   bool string(string_t&) override { return true; }
   bool binary(binary_t&) override { return true; }
 
+  [[nodiscard]] const std::string& fault() const { return fault_; }
+
  private:
   void go_down() {
-    if (++depth_ > most_depth_) throw Error(where_ + ": nested too deeply");
+    if (++depth_ > most_depth_)
+      throw Error(fmt::format("{}: nested too deeply: at most {} objects and lists in each other",
+                              where_, most_depth_));
   }
 
   const std::string& where_;
   int most_depth_;
   std::vector<std::unordered_set<std::string>> keys_;
   int depth_ = 0;
+  std::string fault_;
 };
 
 }  // namespace
 
-void require_unique_keys(std::string_view text, const std::string& where, int most_depth) {
+std::string json_fault(std::string_view text, const std::string& where, int most_depth) {
   KeyCheck check(where, most_depth);
   json::sax_parse(text.begin(), text.end(), &check);
+  return check.fault();
+}
+
+void require_unique_keys(std::string_view text, const std::string& where, int most_depth) {
+  if (const std::string fault = json_fault(text, where, most_depth); !fault.empty())
+    throw Error(fmt::format("{}: not JSON: {}", where, fault));
 }
 
 }  // namespace fp8lab
