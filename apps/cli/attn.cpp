@@ -14,12 +14,14 @@
 #include "fp8lab/attention/report.hpp"
 #include "fp8lab/attention/verify.hpp"
 #include "fp8lab/core/error.hpp"
+#include "fp8lab/core/json_text.hpp"
 #include "fp8lab/core/threads.hpp"
 #include "fp8lab/io/operand.hpp"
 #include "fp8lab/product/product.hpp"
 #include "json_number.hpp"
 #include "models.hpp"
 #include "non_finite.hpp"
+#include "say.hpp"
 
 namespace fp8lab::cli {
 namespace {
@@ -136,33 +138,33 @@ void print_json(const AttnArguments& options, const AttentionInputs& in,
                             {"total", json_of(report.total)},
                             {"non_finite_counts", to_json(non_finite)},
                             {"tiles", tiles}};
-  fmt::print("{}\n", text.dump(2));
+  fmt::print("{}\n", json_text(text, 2));
 }
 
 void print_tile(const std::string& name, const AttentionTile& t) {
-  fmt::print("  {:<14} {:>12} {:>12} {:>12} {:>9} {:>9} {:>11.5g}\n", name, t.elements, t.saturated,
-             t.underflowed, t.rescaled, t.stale, t.p_max);
+  say("  {:<14} {:>12} {:>12} {:>12} {:>9} {:>9} {:>11.5g}\n", name, t.elements, t.saturated,
+      t.underflowed, t.rescaled, t.stale, t.p_max);
 }
 
 void print_text(const AttnArguments& options, const AttentionInputs& in,
                 const AttentionReport& report) {
   const AttentionOptions& o = options.attention;
-  fmt::print("O [{}, {}, {}] over n = {}, d = {}{}; QK {}, PV {}{}\n", in.q.heads, in.q.rows,
-             in.v.columns, in.k.rows, in.q.columns, o.causal ? ", causal" : "", o.qk_model,
-             o.pv_model, o.two_level ? " in two levels" : "");
-  fmt::print("KV tile {}, {}, P in {} times 2^{:g}, stale maximum up to {:g}\n", o.kv_tile,
-             to_string(o.tile_order), format(o.p_format).name, o.p_offset, o.rescale_threshold);
+  say("O [{}, {}, {}] over n = {}, d = {}{}; QK {}, PV {}{}\n", in.q.heads, in.q.rows, in.v.columns,
+      in.k.rows, in.q.columns, o.causal ? ", causal" : "", o.qk_model, o.pv_model,
+      o.two_level ? " in two levels" : "");
+  say("KV tile {}, {}, P in {} times 2^{:g}, stale maximum up to {:g}\n", o.kv_tile,
+      to_string(o.tile_order), format(o.p_format).name, o.p_offset, o.rescale_threshold);
   if (o.window_left != kNoWindow || o.window_right != kNoWindow)
-    fmt::print("window: {} columns to the left, {} to the right (-1: all)\n", o.window_left,
-               o.window_right);
+    say("window: {} columns to the left, {} to the right (-1: all)\n", o.window_left,
+        o.window_right);
   const auto error = [](const char* against, const Comparison& c) {
-    fmt::print("errors against FP64 on {}: relative L2 {:.4g}, max error {:.4g}, bias {:+.3g}\n",
-               against, c.relative_l2, c.max_absolute, c.mean_signed_relative);
+    say("errors against FP64 on {}: relative L2 {:.4g}, max error {:.4g}, bias {:+.3g}\n", against,
+        c.relative_l2, c.max_absolute, c.mean_signed_relative);
   };
   error("the codes", report.against_codes);
   error("the inputs", report.against_inputs);
-  fmt::print("  {:<14} {:>12} {:>12} {:>12} {:>9} {:>9} {:>11}\n", "columns", "elements of P",
-             "saturated", "underflowed", "rescaled", "stale", "largest p");
+  say("  {:<14} {:>12} {:>12} {:>12} {:>9} {:>9} {:>11}\n", "columns", "elements of P", "saturated",
+      "underflowed", "rescaled", "stale", "largest p");
   for (const AttentionTile& tile : report.result.tiles)
     print_tile(fmt::format("[{}, {})", tile.begin, tile.end), tile);
   print_tile("all", report.total);
@@ -224,7 +226,7 @@ int check(const AttnArguments& options, const AttentionInputs& in, NonFiniteRepo
                               {"distance", json_number(verdict.distance)},
                               {"non_finite_counts", to_json(non_finite)},
                               {"causes", causes}};
-    fmt::print("{}\n", text.dump(2));
+    fmt::print("{}\n", json_text(text, 2));
   } else {
     fmt::print("{}", verdict.text());
   }

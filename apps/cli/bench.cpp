@@ -8,10 +8,12 @@
 #include "bench_results.hpp"
 #include "command.hpp"
 #include "fp8lab/bench/ceilings.hpp"
+#include "fp8lab/core/json_text.hpp"
 #include "fp8lab/core/target.hpp"
 #include "fp8lab/experiment/result_files.hpp"
 #include "fp8lab/io/files.hpp"
 #include "option_text.hpp"
+#include "say.hpp"
 
 namespace fp8lab::cli {
 namespace {
@@ -43,7 +45,7 @@ void write_folder(const Benchmark& benchmark, const nlohmann::json& report,
                          .duration_seconds = took.count()};
   const WrittenRun run =
       write_results(bench_results(report, ceilings), record, options.out, Plots::skip);
-  fmt::print(stderr, "fp8lab: {} files in {}\n", run.files.size(), run.folder.string());
+  say(stderr, "fp8lab: {} files in {}\n", run.files.size(), run.folder.string());
 }
 
 int run(const std::vector<Benchmark>& chosen, const BenchOptions& options,
@@ -52,8 +54,7 @@ int run(const std::vector<Benchmark>& chosen, const BenchOptions& options,
   nlohmann::json report{{"ceilings", ceilings(options.threads)}};
   const nlohmann::json& c = report["ceilings"];
   if (!options.json)
-    fmt::print(
-        "target {}, threads {}: FMA peak {:.1f} GMAC/s, stream read {:.1f}, copy {:.1f} GB/s\n",
+    say("target {}, threads {}: FMA peak {:.1f} GMAC/s, stream read {:.1f}, copy {:.1f} GB/s\n",
         c["target"].get<std::string>(), options.threads, c["fma_peak_gmacs"].get<double>(),
         c["stream_read_gbs"].get<double>(), c["stream_copy_gbs"].get<double>());
   bool verified = true;
@@ -66,7 +67,7 @@ int run(const std::vector<Benchmark>& chosen, const BenchOptions& options,
       write_folder(benchmark, result, report["ceilings"], options, command, started);
     report[benchmark.name] = std::move(result);
   }
-  if (options.json) fmt::print("{}\n", report.dump(2));
+  if (options.json) fmt::print("{}\n", json_text(report, 2));
   return verified ? kPass : kMismatch;
 }
 

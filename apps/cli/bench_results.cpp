@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "fp8lab/core/counted.hpp"
+#include "fp8lab/core/json_text.hpp"
 
 namespace fp8lab::cli {
 namespace {
@@ -46,7 +47,7 @@ Cell cell_of(const json& value) {
   if (value.is_number_integer()) return value.get<std::int64_t>();
   if (value.is_number()) return value.get<double>();
   if (value.is_string()) return value.get<std::string>();
-  return value.dump();
+  return json_text(value);
 }
 
 std::vector<std::string> keys_of(const json& row) {

@@ -12,9 +12,11 @@
 #include <vector>
 
 #include "command.hpp"
+#include "fp8lab/core/json_text.hpp"
 #include "fp8lab/core/threads.hpp"
 #include "fp8lab/experiment/result_files.hpp"
 #include "fp8lab/io/files.hpp"
+#include "say.hpp"
 
 namespace fp8lab::cli {
 namespace {
@@ -50,15 +52,15 @@ void print_field(std::string_view title, std::string_view text) {
   while (text.size() > kWidth) {
     const std::size_t space = text.rfind(' ', kWidth);
     if (space == std::string_view::npos || space == 0) break;
-    fmt::print("{}{}\n", head, text.substr(0, space));
+    say("{}{}\n", head, text.substr(0, space));
     text.remove_prefix(space + 1);
     head.assign(head.size(), ' ');
   }
-  fmt::print("{}{}\n", head, text);
+  say("{}{}\n", head, text);
 }
 
 void print_claim(const Claim& claim, const Measurement& measurement) {
-  fmt::print("{} ({}): {}\n", claim.id, claim.source, to_string(measurement.verdict));
+  say("{} ({}): {}\n", claim.id, claim.source, to_string(measurement.verdict));
   print_field("claim", claim.statement);
   print_field("setup", claim.setup);
   print_field("criterion", claim.criterion);
@@ -115,17 +117,16 @@ int run(ClaimsArguments options) {
         print_claim(*claim, measurement);
     } catch (const std::exception& error) {
       ++failed;
-      fmt::print(stderr, "fp8lab: {} could not be measured: {}\n", claim->id, error.what());
+      say(stderr, "fp8lab: {} could not be measured: {}\n", claim->id, error.what());
     }
   }
   if (!options.out.empty() && failed == 0) write_folder(options, done, started);
   if (options.json)
     fmt::print(
         "{}\n",
-        nlohmann::ordered_json{{"seed", options.context.seed}, {"claims", measured}}.dump(2));
+        json_text(nlohmann::ordered_json{{"seed", options.context.seed}, {"claims", measured}}, 2));
   else
-    fmt::print(
-        "{} hold, {} hold with a correction, {} do not hold, {} cannot be decided at this size, {} "
+    say("{} hold, {} hold with a correction, {} do not hold, {} cannot be decided at this size, {} "
         "could not be measured (seed {})\n",
         counts[Verdict::holds], counts[Verdict::holds_with_correction],
         counts[Verdict::does_not_hold], counts[Verdict::cannot_tell], failed, options.context.seed);

@@ -1,4 +1,5 @@
 #include <fmt/format.h>
+#include "fp8lab/core/json_text.hpp"
 
 #include <memory>
 #include <nlohmann/json.hpp>
@@ -74,7 +75,7 @@ int run(const CostArguments& options) {
     json[table.name()] = json_of(table);
     text += table.text() + "\n";
   }
-  fmt::print("{}", options.json ? json.dump(2) + "\n" : text);
+  fmt::print("{}", options.json ? json_text(json, 2) + "\n" : text);
   return kPass;
 }
 

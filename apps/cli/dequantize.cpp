@@ -6,9 +6,11 @@
 
 #include "command.hpp"
 #include "fp8lab/core/error.hpp"
+#include "fp8lab/core/json_text.hpp"
 #include "fp8lab/model_files/dequantize_model.hpp"
 #include "fp8lab/model_files/layout.hpp"
 #include "model_progress.hpp"
+#include "say.hpp"
 
 namespace fp8lab::cli {
 namespace {
@@ -37,20 +39,19 @@ int run(const DequantizeArguments& options) {
     model = dequantize_model(source, request, options.output, progress.callback());
   }
   for (const std::string& name : model.without_scale)
-    fmt::print(stderr, "warning: {} was not converted: its codes have no scale\n", name);
+    say(stderr, "warning: {} was not converted: its codes have no scale\n", name);
   if (options.json) {
     nlohmann::ordered_json converted = nlohmann::ordered_json::array();
     for (const TensorSpec& tensor : model.converted)
       converted.push_back(
           {{"name", tensor.name}, {"dtype", to_string(tensor.type)}, {"shape", tensor.shape}});
-    fmt::print("{}\n", nlohmann::ordered_json{{"converted", converted},
-                                              {"without_scale", model.without_scale},
-                                              {"files", to_json(model.files)}}
-                           .dump(2));
+    const nlohmann::ordered_json report{{"converted", converted},
+                                        {"without_scale", model.without_scale},
+                                        {"files", to_json(model.files)}};
+    fmt::print("{}\n", json_text(report, 2));
     return kPass;
   }
-  fmt::print("{} weights became {}\n", model.converted.size(),
-             to_string(model.converted.front().type));
+  say("{} weights became {}\n", model.converted.size(), to_string(model.converted.front().type));
   print_summary(model.files);
   return kPass;
 }

@@ -1,4 +1,5 @@
 #include "fp8lab/verify/expect.hpp"
+#include "fp8lab/core/json_text.hpp"
 
 #include <fmt/format.h>
 
@@ -103,7 +104,7 @@ int run(const ExpectArguments& options) {
                     {"risk", e.options.risk},
                     {"rms", json_number(e.rms)},
                     {"gates", gates}};
-  fmt::print("{}\n", report.dump(2));
+  fmt::print("{}\n", json_text(report, 2));
   return kPass;
 }
 

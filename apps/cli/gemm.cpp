@@ -7,6 +7,7 @@
 
 #include "command.hpp"
 #include "fp8lab/core/counted.hpp"
+#include "fp8lab/core/json_text.hpp"
 #include "fp8lab/metrics/tensor.hpp"
 #include "fp8lab/product/execution.hpp"
 #include "grouped.hpp"
@@ -14,6 +15,7 @@
 #include "non_finite.hpp"
 #include "operands.hpp"
 #include "progress_line.hpp"
+#include "say.hpp"
 
 namespace fp8lab::cli {
 namespace {
@@ -63,20 +65,19 @@ void print(const Product& product, const GemmArguments& options, const std::vect
     if (product.problem.c != nullptr) report["c_enters"] = to_string(c_placement(product.problem));
     if (!e.empty()) report["epilogue"] = {{"steps", describe(e)}, {"amax", json_number(amax)}};
     if (e.output_scale) report["epilogue"]["output_scale"] = json_number(*e.output_scale);
-    fmt::print("{}\n", report.dump(2));
+    fmt::print("{}\n", json_text(report, 2));
     return;
   }
-  fmt::print("{}: D [{}, {}] = A . B^T over k = {}, promotion {}{}, {} ({}, {}, {})\n",
-             product.model, product.rows(), product.columns(), product.problem.a.k,
-             product.problem.promotion_interval, c_text(product.problem), dtype, ran.method,
-             to_string(ran.target), counted(ran.threads, "thread"));
+  say("{}: D [{}, {}] = A . B^T over k = {}, promotion {}{}, {} ({}, {}, {})\n", product.model,
+      product.rows(), product.columns(), product.problem.a.k, product.problem.promotion_interval,
+      c_text(product.problem), dtype, ran.method, to_string(ran.target),
+      counted(ran.threads, "thread"));
   if (product.split.parts > 1)
-    fmt::print("  K in {} parts of {} tiles, {} added\n", product.split.parts,
-               to_string(product.split.cut), to_string(product.split.order));
-  if (!e.empty())
-    fmt::print("  epilogue: {}; amax before the output scale {:.9g}\n", describe(e), amax);
-  fmt::print("  amax {:.6g}, {} zeros, {} not finite, D[0, 0] = {}\n", s.amax, s.zeros,
-             s.non_finite, d.empty() ? "none" : fmt::format("{:.9g}", d.front()));
+    say("  K in {} parts of {} tiles, {} added\n", product.split.parts,
+        to_string(product.split.cut), to_string(product.split.order));
+  if (!e.empty()) say("  epilogue: {}; amax before the output scale {:.9g}\n", describe(e), amax);
+  say("  amax {:.6g}, {} zeros, {} not finite, D[0, 0] = {}\n", s.amax, s.zeros, s.non_finite,
+      d.empty() ? "none" : fmt::format("{:.9g}", d.front()));
 }
 
 int run_grouped(const GemmArguments& options, const Groups& groups) {
@@ -96,12 +97,12 @@ int run_grouped(const GemmArguments& options, const Groups& groups) {
         {"out_dtype", dtype},          {"output", options.output},
         {"amax", json_number(s.amax)}, {"zeros", s.zeros},
         {"non_finite", s.non_finite},  {"non_finite_counts", to_json(non_finite)}};
-    fmt::print("{}\n", report.dump(2));
+    fmt::print("{}\n", json_text(report, 2));
   } else {
-    fmt::print("{}: D {}, {} of {} groups, {}\n  amax {:.6g}, {} zeros, {} not finite\n",
-               options.operands.call.empty() ? options.operands.model : options.operands.call,
-               shape_text(product.shape), to_string(groups.kind), product.count, dtype, s.amax,
-               s.zeros, s.non_finite);
+    say("{}: D {}, {} of {} groups, {}\n  amax {:.6g}, {} zeros, {} not finite\n",
+        options.operands.call.empty() ? options.operands.model : options.operands.call,
+        shape_text(product.shape), to_string(groups.kind), product.count, dtype, s.amax, s.zeros,
+        s.non_finite);
   }
   warn_of_non_finite(non_finite);
   return kPass;

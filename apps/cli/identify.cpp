@@ -1,4 +1,5 @@
 #include "fp8lab/identify/identify.hpp"
+#include "fp8lab/core/json_text.hpp"
 
 #include <fmt/format.h>
 
@@ -104,7 +105,7 @@ int run_grouped(const IdentifyArguments& options, const Groups& groups, const Op
   non_finite.push_back({options.got, count_non_finite(id, got.tensor().bytes)});
   warn_of_non_finite(non_finite);
   if (options.json)
-    fmt::print("{}\n", json_of(result, options.top).dump(2));
+    fmt::print("{}\n", json_text(json_of(result, options.top), 2));
   else
     fmt::print("{}", describe(result, options.top));
   return result.explained() ? kPass : kMismatch;
@@ -126,7 +127,7 @@ int run(const IdentifyArguments& options) {
   non_finite.push_back({options.got, count_non_finite(*id, d.bytes)});
   warn_of_non_finite(non_finite);
   if (options.json)
-    fmt::print("{}\n", json_of(result, options.top).dump(2));
+    fmt::print("{}\n", json_text(json_of(result, options.top), 2));
   else
     fmt::print("{}", describe(result, options.top));
   return result.explained() ? kPass : kMismatch;

@@ -6,8 +6,10 @@
 #include <vector>
 
 #include "command.hpp"
+#include "fp8lab/core/json_text.hpp"
 #include "fp8lab/model_files/layout.hpp"
 #include "fp8lab/model_files/model_directory.hpp"
+#include "say.hpp"
 
 namespace fp8lab::cli {
 namespace {
@@ -40,14 +42,15 @@ int run(const LayersArguments& options) {
                            {"converts", decision.converts},
                            {"reason", decision.reason}});
       else
-        fmt::print("{:<5} {} {}{}{}\n", decision.converts ? "fp8" : "keep", item.name,
-                   shape_text(item.shape), decision.converts ? "" : ": ", decision.reason);
+        say("{:<5} {} {}{}{}\n", decision.converts ? "fp8" : "keep", item.name,
+            shape_text(item.shape), decision.converts ? "" : ": ", decision.reason);
     }
   if (options.json)
-    fmt::print("{}\n", nlohmann::ordered_json{{"rule", rule.name}, {"weights", weights}}.dump(2));
+    fmt::print("{}\n",
+               json_text(nlohmann::ordered_json{{"rule", rule.name}, {"weights", weights}}, 2));
   else
-    fmt::print("{} of {} tensors are converted, {} of {} elements (rule {})\n", converted, tensors,
-               converted_elements, elements, rule.name);
+    say("{} of {} tensors are converted, {} of {} elements (rule {})\n", converted, tensors,
+        converted_elements, elements, rule.name);
   return kPass;
 }
 

@@ -11,6 +11,7 @@
 #include "fp8lab/accumulate/model.hpp"
 #include "fp8lab/accumulate/unit.hpp"
 #include "fp8lab/cast/policy.hpp"
+#include "fp8lab/core/json_text.hpp"
 #include "fp8lab/experiment/experiment.hpp"
 #include "fp8lab/experiment/table.hpp"
 #include "fp8lab/formats/format.hpp"
@@ -282,7 +283,7 @@ int run(const ListArguments& options) {
     else
       text += table.text() + "\n";
   }
-  fmt::print("{}", options.json ? json.dump(2) + "\n" : text);
+  fmt::print("{}", options.json ? json_text(json, 2) + "\n" : text);
   return kPass;
 }
 

@@ -1,4 +1,5 @@
 #include "model_progress.hpp"
+#include "say.hpp"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -23,17 +24,19 @@ void ModelProgress::show(const RewriteProgress& progress) {
   if (shard_ == progress.shard) return;
   shard_ = progress.shard;
   if (isatty(STDERR_FILENO) == 0)
-    fmt::print(stderr, "{}: {:.0f} of {:.0f} MB\n", shard_, megabytes(progress.done),
-               megabytes(progress.total));
+    say(stderr, "{}: {:.0f} of {:.0f} MB\n", shard_, megabytes(progress.done),
+        megabytes(progress.total));
 }
 
 void print_summary(const RewriteSummary& summary) {
-  fmt::print("{:.1f} MB of tensors read, {:.1f} MB written", megabytes(summary.bytes_read),
-             megabytes(summary.bytes_written));
-  if (summary.resumed > 0) fmt::print(", {} shards of an earlier run", summary.resumed);
+  say("{:.1f} MB of tensors read, {:.1f} MB written", megabytes(summary.bytes_read),
+      megabytes(summary.bytes_written));
+  if (summary.resumed > 0) say(", {} shards of an earlier run", summary.resumed);
   fmt::print("\n");
-  if (!summary.copied.empty()) fmt::print("copied: {}\n", fmt::join(summary.copied, ", "));
-  if (!summary.left.empty()) fmt::print("not copied: {}\n", fmt::join(summary.left, ", "));
+  if (!summary.copied.empty())
+    say("copied: {}\n", fmt::format("{}", fmt::join(summary.copied, ", ")));
+  if (!summary.left.empty())
+    say("not copied: {}\n", fmt::format("{}", fmt::join(summary.left, ", ")));
 }
 
 nlohmann::ordered_json to_json(const RewriteSummary& summary) {

@@ -8,12 +8,13 @@
 #include <nlohmann/json.hpp>
 
 #include "fp8lab/product/non_finite.hpp"
+#include "say.hpp"
 
 namespace fp8lab::cli {
 
 inline void warn_of_non_finite(const NonFiniteReport& report) {
   const std::string text = describe(report);
-  if (!text.empty()) fmt::print(stderr, "fp8lab: warning: {}\n", text);
+  if (!text.empty()) say(stderr, "fp8lab: warning: {}\n", text);
 }
 
 inline nlohmann::json to_json(const NonFiniteReport& report) {

@@ -10,6 +10,8 @@
 #include <type_traits>
 #include <utility>
 
+#include "fp8lab/core/printable.hpp"
+
 namespace fp8lab::cli {
 
 Check::Check(const CLI::Validator& validator)
@@ -48,6 +50,13 @@ CLI::ConversionError in_our_words(const CLI::ConversionError& error) {
       fmt::format("{}: expected a number of the type that --help shows, got '{}'",
                   said.substr(start.size(), equals - start.size()), said.substr(equals + 3)),
       CLI::ExitCodes::ConversionError);
+}
+
+/// An error holds what was typed, or where an argument came from.
+Parsed told(const CLI::App& app, const CLI::ParseError& error) {
+  if (error.get_exit_code() == 0) return app.exit(error) == 0 ? Parsed::help : Parsed::error;
+  app.exit(CLI::ParseError(printable(error.what()), error.get_exit_code()));
+  return Parsed::error;
 }
 
 }  // namespace
@@ -190,9 +199,9 @@ Parsed Command::parse(std::vector<std::string> reversed) {
     app_->parse(std::move(reversed));
     return Parsed::whole;
   } catch (const CLI::ConversionError& error) {
-    return app_->exit(in_our_words(error)) == 0 ? Parsed::help : Parsed::error;
+    return told(*app_, in_our_words(error));
   } catch (const CLI::ParseError& error) {
-    return app_->exit(error) == 0 ? Parsed::help : Parsed::error;
+    return told(*app_, error);
   }
 }
 

@@ -24,6 +24,7 @@
 #include "fp8lab/core/threads.hpp"
 #include "fp8lab/io/partial.hpp"
 #include "option_text.hpp"
+#include "say.hpp"
 
 namespace fp8lab::cli {
 namespace {
@@ -92,12 +93,7 @@ std::string message_of(const std::exception_ptr& failure) {
   }
 }
 
-void complain(const std::string& text) {
-  std::string line = text;
-  for (char& c : line)
-    if (c == '\n') c = ' ';
-  fmt::print(stderr, "fp8lab: {}\n", line);
-}
+void complain(const std::string& text) { say(stderr, "fp8lab: {}\n", text); }
 
 /// What is thrown on a thread of a parallel loop ends here.
 [[noreturn]] void on_terminate() {

@@ -1,4 +1,5 @@
 #include "progress_bar.hpp"
+#include "say.hpp"
 
 #include <fmt/format.h>
 #include <unistd.h>
@@ -10,7 +11,7 @@ namespace fp8lab::cli {
 
 ProgressBar::ProgressBar(std::string_view name, bool speaks)
     : name_(name), terminal_(speaks && isatty(STDERR_FILENO) != 0) {
-  if (speaks && !terminal_) fmt::print(stderr, "{}: running\n", name_);
+  if (speaks && !terminal_) say(stderr, "{}: running\n", name_);
 }
 
 ProgressBar::~ProgressBar() {
@@ -21,7 +22,7 @@ void ProgressBar::show(double fraction, std::string_view note) {
   if (!terminal_) return;
   const int percent = static_cast<int>(100.0 * std::clamp(fraction, 0.0, 1.0));
   const std::string bar(static_cast<std::size_t>(percent / 4), '=');
-  std::string text = fmt::format("{} [{:<25}] {}%{}", name_, bar, percent, note);
+  std::string text = fmt::format("{} [{:<25}] {}%{}", name_, bar, percent, printable(note));
   if (text == shown_) return;
   fmt::print(stderr, "\r\033[K{}", text);
   std::fflush(stderr);

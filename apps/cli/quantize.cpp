@@ -25,6 +25,7 @@
 #include "quantized_file.hpp"
 
 namespace fp8lab::cli {
+#include "say.hpp"
 namespace {
 
 struct QuantizeArguments {
@@ -164,18 +165,18 @@ nlohmann::json json_of(const LoadedTensor& tensor, const QuantizedTensor& q,
 }
 
 void print(const LoadedTensor& tensor, const QuantizedTensor& q, const QuantizationStatistics& s) {
-  fmt::print("{} {}: {}, {} for tiles of {} x {}\n", tensor.name, shape_text(tensor.shape),
-             format(q.format).name, counted(q.scales.size(), "scale"), q.row_block, q.k_block);
+  say("{} {}: {}, {} for tiles of {} x {}\n", tensor.name, shape_text(tensor.shape),
+      format(q.format).name, counted(q.scales.size(), "scale"), q.row_block, q.k_block);
   if (s.count == 0) {
     fmt::print("  no elements\n");
     return;
   }
-  fmt::print("  underflow {:.4g} %  overflow {:.4g} %  saturated {:.4g} %  NaN {:.4g} %\n",
-             s.underflow_percent, s.overflow_percent, s.saturated_percent, s.nan_percent);
-  fmt::print("  SQNR {:.2f} dB  relative L2 {:.4g}  scale {:.6g} to {:.6g}\n", s.sqnr_db,
-             s.relative_l2, s.scale_min, s.scale_max);
-  fmt::print("  range within a tile {:.1f} bits (mean) {:.1f} (max)  scales add {:.3g} %\n",
-             s.tile_range_mean, s.tile_range_max, s.scale_overhead_percent);
+  say("  underflow {:.4g} %  overflow {:.4g} %  saturated {:.4g} %  NaN {:.4g} %\n",
+      s.underflow_percent, s.overflow_percent, s.saturated_percent, s.nan_percent);
+  say("  SQNR {:.2f} dB  relative L2 {:.4g}  scale {:.6g} to {:.6g}\n", s.sqnr_db, s.relative_l2,
+      s.scale_min, s.scale_max);
+  say("  range within a tile {:.1f} bits (mean) {:.1f} (max)  scales add {:.3g} %\n",
+      s.tile_range_mean, s.tile_range_max, s.scale_overhead_percent);
 }
 
 /// Systems that compute in the type of the tensor have other bits for another type.
@@ -253,8 +254,8 @@ nlohmann::json tell_left(const QuantizeArguments& options, const Input& input) {
   nlohmann::json left = nlohmann::json::array();
   for (std::size_t i = 0; i < input.left.size(); ++i) {
     left.push_back({{"tensor", input.left[i].name}, {"reason", input.reasons[i]}});
-    fmt::print(options.json ? stderr : stdout, "{} {} stays: {}\n", input.left[i].name,
-               shape_text(input.left[i].tensor.shape), input.reasons[i]);
+    say(options.json ? stderr : stdout, "{} {} stays: {}\n", input.left[i].name,
+        shape_text(input.left[i].tensor.shape), input.reasons[i]);
   }
   return left;
 }
@@ -298,11 +299,11 @@ int quantize_file(const QuantizeArguments& options) {
   const nlohmann::json left = tell_left(options, input);
   if (!options.output.empty()) write_output(options, input, results);
   if (options.json)
-    fmt::print(
-        "{}\n",
-        nlohmann::json{
-            {"recipe", options.recipe}, {"role", options.role}, {"tensors", report}, {"left", left}}
-            .dump(2));
+    fmt::print("{}\n", json_text(nlohmann::json{{"recipe", options.recipe},
+                                                {"role", options.role},
+                                                {"tensors", report},
+                                                {"left", left}},
+                                 2));
   return kPass;
 }
 

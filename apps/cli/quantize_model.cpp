@@ -8,8 +8,10 @@
 
 #include "command.hpp"
 #include "fp8lab/core/error.hpp"
+#include "fp8lab/core/json_text.hpp"
 #include "fp8lab/model_files/quantize_model.hpp"
 #include "model_progress.hpp"
+#include "say.hpp"
 
 namespace fp8lab::cli {
 namespace {
@@ -30,22 +32,21 @@ std::string_view numbers_of(const WeightScheme& scheme) {
 
 void warn(const QuantizedModel& model) {
   for (const std::string& weight : model.nan_weights)
-    fmt::print(stderr, "warning: NaN codes in {}\n", weight);
+    say(stderr, "warning: NaN codes in {}\n", weight);
   if (!model.unused_samples.empty())
-    fmt::print(stderr, "samples of {} modules that are not converted were not used ({})\n",
-               model.unused_samples.size(), model.unused_samples.front());
+    say(stderr, "samples of {} modules that are not converted were not used ({})\n",
+        model.unused_samples.size(), model.unused_samples.front());
 }
 
 void print(const QuantizedModel& model, const QuantizeModelRequest& request) {
-  fmt::print("{} of {} tensors became {} (recipe {}, layout {}, rule {})\n", model.converted.size(),
-             model.converted.size() + model.kept.size(), numbers_of(model.scheme), request.recipe,
-             request.layout, request.rule);
+  say("{} of {} tensors became {} (recipe {}, layout {}, rule {})\n", model.converted.size(),
+      model.converted.size() + model.kept.size(), numbers_of(model.scheme), request.recipe,
+      request.layout, request.rule);
   if (model.scheme.input == InputScheme::stays)
-    fmt::print("  inputs are not cast{}\n", model.scheme.scales == ScaleKind::two_level
-                                                ? " (--calibration would give them a scale)"
-                                                : "");
-  for (const auto& [reason, count] : count_reasons(model))
-    fmt::print("  {} stayed: {}\n", count, reason);
+    say("  inputs are not cast{}\n", model.scheme.scales == ScaleKind::two_level
+                                         ? " (--calibration would give them a scale)"
+                                         : "");
+  for (const auto& [reason, count] : count_reasons(model)) say("  {} stayed: {}\n", count, reason);
   print_summary(model.files);
 }
 
@@ -68,7 +69,7 @@ void print_json(const QuantizedModel& model, const QuantizeModelRequest& request
                                       {"kept", kept},
                                       {"nan_weights", model.nan_weights},
                                       {"files", to_json(model.files)}};
-  fmt::print("{}\n", report.dump(2));
+  fmt::print("{}\n", json_text(report, 2));
 }
 
 }  // namespace

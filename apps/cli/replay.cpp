@@ -7,9 +7,12 @@
 #include <vector>
 
 #include "command.hpp"
+#include "fp8lab/core/error.hpp"
+#include "fp8lab/core/json_text.hpp"
 #include "fp8lab/vectors/recording.hpp"
 #include "fp8lab/vectors/replay.hpp"
 #include "models.hpp"
+#include "say.hpp"
 
 namespace fp8lab::cli {
 namespace {
@@ -47,16 +50,15 @@ int run(const ReplayArguments& options) {
       continue;
     }
     for (const ReplayMismatch& mismatch : report.shown) fmt::print("{}", describe(mismatch));
-    fmt::print("{}: {}: cases {} mismatches {}\n", file, report.model, report.cases,
-               report.mismatches);
+    say("{}: {}: cases {} mismatches {}\n", file, report.model, report.cases, report.mismatches);
   }
   if (options.json)
-    fmt::print(
-        "{}\n",
-        nlohmann::json{{"files", files}, {"cases", total.cases}, {"mismatches", total.mismatches}}
-            .dump(2));
+    fmt::print("{}\n", json_text(nlohmann::json{{"files", files},
+                                                {"cases", total.cases},
+                                                {"mismatches", total.mismatches}},
+                                 2));
   else
-    fmt::print("cases {} mismatches {}\n", total.cases, total.mismatches);
+    say("cases {} mismatches {}\n", total.cases, total.mismatches);
   return total.mismatches == 0 ? kPass : kMismatch;
 }
 

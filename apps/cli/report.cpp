@@ -12,6 +12,7 @@
 #include "fp8lab/experiment/experiment.hpp"
 #include "fp8lab/io/files.hpp"
 #include "fp8lab/report/report.hpp"
+#include "say.hpp"
 
 namespace fp8lab::cli {
 namespace {
@@ -66,8 +67,8 @@ int run(const ReportArguments& options) {
   const std::string html =
       compares ? html_comparison(of_folders[0], of_folders[1]) : html_report(all);
   write_file(file, html);
-  fmt::print("{}: {}{}, {} kB\n", file.string(), counted(all.size(), "run"),
-             compares ? " side by side" : "", (html.size() + 999) / 1000);
+  say("{}: {}{}, {} kB\n", file.string(), counted(all.size(), "run"),
+      compares ? " side by side" : "", (html.size() + 999) / 1000);
   return kPass;
 }
 

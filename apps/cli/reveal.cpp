@@ -1,4 +1,5 @@
 #include "fp8lab/reveal/reveal.hpp"
+#include "fp8lab/core/json_text.hpp"
 
 #include <fmt/format.h>
 
@@ -97,7 +98,7 @@ int run(RevealArguments options) {
     return kNoPower;
   }
   if (options.json)
-    fmt::print("{}\n", json_of(revealed).dump(2));
+    fmt::print("{}\n", json_text(json_of(revealed), 2));
   else
     fmt::print("{}", describe(revealed, options.tree));
   if (!options.output.empty()) {

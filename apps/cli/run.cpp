@@ -29,6 +29,7 @@
 #include "progress_bar.hpp"
 #ifdef FP8LAB_WITH_MPI
 #include "fp8lab/mpi/fabric.hpp"
+#include "say.hpp"
 #endif
 
 namespace fp8lab::cli {
@@ -155,18 +156,18 @@ std::string command_of(const RunArguments& options, const Part& part, const Job&
 
 void print_for_people(const Job& job, const RunRecord& record, const Results& results,
                       const WrittenRun& run) {
-  fmt::print("{}: {}\n\n", job.experiment->name, record.question);
+  say("{}: {}\n\n", job.experiment->name, record.question);
   for (const Table& table : results.tables) {
     const bool whole = table.rows().size() <= kWholeRows;
     fmt::print("{}", table.text(whole ? 0 : kSampleRows));
     if (!whole)
-      fmt::print("  all {} rows: {}\n", table.rows().size(),
-                 (run.folder / (table.name() + ".csv")).string());
+      say("  all {} rows: {}\n", table.rows().size(),
+          (run.folder / (table.name() + ".csv")).string());
     fmt::print("\n");
   }
-  for (const std::string& finding : results.findings) fmt::print("* {}\n", finding);
-  fmt::print("\n{} files in {} after {:.1f} s\n\n", run.files.size(), run.folder.string(),
-             record.duration_seconds);
+  for (const std::string& finding : results.findings) say("* {}\n", finding);
+  say("\n{} files in {} after {:.1f} s\n\n", run.files.size(), run.folder.string(),
+      record.duration_seconds);
 }
 
 /// "a or b": the experiments whose messages MPI can carry.
@@ -208,7 +209,7 @@ WrittenRun run_one(const RunArguments& options, const Part& part, const Job& job
   WrittenRun run =
       write_results(results, record, options.out, options.no_plots ? Plots::skip : Plots::draw);
   if (!options.no_plots && !run.plots_note.empty())
-    fmt::print(stderr, "fp8lab: {}: {}\n", job.experiment->name, run.plots_note);
+    say(stderr, "fp8lab: {}: {}\n", job.experiment->name, run.plots_note);
   if (!options.json) print_for_people(job, record, results, run);
   return run;
 }
@@ -231,7 +232,7 @@ int run_jobs(const RunArguments& options, const Part& part) {
                       {"result", parse_json<nlohmann::ordered_json>(done.result_json, "result")}});
   }
   if (part.speaks && options.json)
-    fmt::print("{}\n", nlohmann::ordered_json{{"runs", runs}}.dump(2));
+    fmt::print("{}\n", json_text(nlohmann::ordered_json{{"runs", runs}}, 2));
   return kPass;
 }
 

@@ -1,4 +1,5 @@
 #include "fp8lab/sweep/sweep.hpp"
+#include "fp8lab/core/json_text.hpp"
 
 #include <fmt/format.h>
 
@@ -24,6 +25,7 @@
 #include "progress_bar.hpp"
 #ifdef FP8LAB_WITH_MPI
 #include "fp8lab/mpi/points.hpp"
+#include "say.hpp"
 #endif
 
 namespace fp8lab::cli {
@@ -132,16 +134,15 @@ std::pair<double, int> measure_points(const SweepPlan& plan) {
 }
 
 int dry_run(const SweepPlan& plan, const SweepArguments& options) {
-  fmt::print("{}\n\n", plan.command());
+  say("{}\n\n", plan.command());
   const std::int64_t points = plan.points();
   for (std::int64_t i = 0; i < std::min(points, kShownPoints); ++i)
-    fmt::print("{}\n", point_text(plan, plan.shard.index + i * plan.shard.count));
-  if (points > kShownPoints) fmt::print("     ... {} more points\n", points - kShownPoints);
+    say("{}\n", point_text(plan, plan.shard.index + i * plan.shard.count));
+  if (points > kShownPoints) say("     ... {} more points\n", points - kShownPoints);
   const auto [seconds, measured] = measure_points(plan);
-  fmt::print("\n{}, {:.2g} s per point ({} measured), about {} on {}\n", counted(points, "point"),
-             seconds, measured,
-             duration_text(static_cast<double>(points) * seconds / options.threads),
-             counted(options.threads, "thread"));
+  say("\n{}, {:.2g} s per point ({} measured), about {} on {}\n", counted(points, "point"), seconds,
+      measured, duration_text(static_cast<double>(points) * seconds / options.threads),
+      counted(options.threads, "thread"));
   return kPass;
 }
 
@@ -155,14 +156,14 @@ std::string rate_text(const SweepProgress& progress, double seconds) {
 
 void report_damage(const LogDamage& damage, const std::string& folder) {
   if (damage.torn_bytes > 0)
-    fmt::print(stderr,
-               "fp8lab: {}/points.jsonl: the last line was incomplete ({} bytes) and was removed\n",
-               folder, damage.torn_bytes);
+    say(stderr,
+        "fp8lab: {}/points.jsonl: the last line was incomplete ({} bytes) and was removed\n",
+        folder, damage.torn_bytes);
   if (damage.damaged_lines > 0)
-    fmt::print(stderr,
-               "fp8lab: {}/points.jsonl: {} damaged lines, kept in points.jsonl.damaged; their "
-               "points were run again\n",
-               folder, damage.damaged_lines);
+    say(stderr,
+        "fp8lab: {}/points.jsonl: {} damaged lines, kept in points.jsonl.damaged; their "
+        "points were run again\n",
+        folder, damage.damaged_lines);
 }
 
 int report(const SweepOutcome& outcome, const std::string& folder, bool json) {
@@ -174,13 +175,13 @@ int report(const SweepOutcome& outcome, const std::string& folder, bool json) {
                                          {"resumed", outcome.progress.resumed},
                                          {"failed", outcome.failed},
                                          {"files", outcome.files}};
-    fmt::print("{}\n", summary.dump(2));
+    fmt::print("{}\n", json_text(summary, 2));
   } else {
-    fmt::print("{}: {} of {} points done", folder, outcome.progress.done, outcome.progress.total);
-    if (outcome.progress.resumed > 0) fmt::print(", {} of them before", outcome.progress.resumed);
-    if (outcome.failed > 0) fmt::print(", {} failed", outcome.failed);
+    say("{}: {} of {} points done", folder, outcome.progress.done, outcome.progress.total);
+    if (outcome.progress.resumed > 0) say(", {} of them before", outcome.progress.resumed);
+    if (outcome.failed > 0) say(", {} failed", outcome.failed);
     fmt::print("\n");
-    for (const std::string& file : outcome.files) fmt::print("  {}/{}\n", folder, file);
+    for (const std::string& file : outcome.files) say("  {}/{}\n", folder, file);
   }
   const bool complete = outcome.progress.done == outcome.progress.total;
   return complete && outcome.failed == 0 ? kPass : kMismatch;
@@ -209,8 +210,8 @@ int run_as_root(const mpi::Session& session, const SweepPlan& plan, const SweepA
   if (!dealt) mpi::dismiss_ranks(session);
   const int code = report(outcome, options.out, options.json);
   if (lost_ranks > 0) {
-    fmt::print(stderr, "fp8lab: {} of {} ranks did not answer; their points were run again\n",
-               lost_ranks, session.size());
+    say(stderr, "fp8lab: {} of {} ranks did not answer; their points were run again\n", lost_ranks,
+        session.size());
     keep_exit_code();
     session.abandon(code);
   }

@@ -7,6 +7,7 @@
 
 #include "command.hpp"
 #include "fp8lab/core/error.hpp"
+#include "fp8lab/core/json_text.hpp"
 #include "fp8lab/formats/format.hpp"
 #include "json_number.hpp"
 
@@ -64,7 +65,7 @@ int run(const TableArguments& options) {
   require(f.code_bits() <= 16, "FORMAT",
           "a format of at most 16 bits, whose codes can all be printed", f.name);
   if (options.json)
-    fmt::print("{}\n", json_of(f).dump(1));
+    fmt::print("{}\n", json_text(json_of(f), 1));
   else
     print_for_people(f);
   return kPass;

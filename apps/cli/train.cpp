@@ -12,6 +12,7 @@
 #include "fp8lab/core/counted.hpp"
 #include "fp8lab/core/error.hpp"
 #include "fp8lab/core/threads.hpp"
+#include "fp8lab/core/json_text.hpp"
 #include "fp8lab/train/guard.hpp"
 #include "fp8lab/train/monitor.hpp"
 #include "json_number.hpp"
@@ -290,7 +291,7 @@ int run(TrainOptions o) {
   TrainLog log(o.log, trained.steps_done());
   const TrainOutcome outcome = Loop(trained, o, monitor, log).take_steps();
   if (o.json)
-    fmt::print("{}\n", json_of(trained, outcome, monitor).dump(2));
+    fmt::print("{}\n", json_text(json_of(trained, outcome, monitor), 2));
   else
     print_for_people(trained, outcome, o, monitor);
   return outcome.diverged ? kMismatch : kPass;

@@ -15,6 +15,7 @@
 #include "fp8lab/vectors/vector_files.hpp"
 #include "models.hpp"
 
+#include "say.hpp"
 namespace fp8lab::cli {
 namespace {
 
@@ -45,20 +46,19 @@ int write_separating(const VectorsArguments& options) {
   const std::size_t count = options.count > 0 ? options.count : kSeparatingCases;
   const Separation found = separate(first, second, count, options.seed, options.terms);
   if (first.accumulator == second.accumulator) {
-    fmt::print(stderr, "fp8lab: {} and {} have the same accumulator: no input distinguishes them\n",
-               first.name, second.name);
+    say(stderr, "fp8lab: {} and {} have the same accumulator: no input distinguishes them\n",
+        first.name, second.name);
     return kMismatch;
   }
   if (found.file.cases.empty()) {
-    fmt::print(stderr, "fp8lab: no input found that distinguishes {} from {}, in {} of {}\n",
-               first.name, second.name, counted(found.tried, "case"),
-               counted(found.file.terms, "term"));
+    say(stderr, "fp8lab: no input found that distinguishes {} from {}, in {} of {}\n", first.name,
+        second.name, counted(found.tried, "case"), counted(found.file.terms, "term"));
     return kMismatch;
   }
   write(found.file, options.output);
-  fmt::print(stderr, "{} cases of {} distinguish {} from {}; the first has {}\n",
-             found.file.cases.size(), found.tried, first.name, second.name,
-             counted(live_terms(found.file.cases.front()), "non-zero term"));
+  say(stderr, "{} cases of {} distinguish {} from {}; the first has {}\n", found.file.cases.size(),
+      found.tried, first.name, second.name,
+      counted(live_terms(found.file.cases.front()), "non-zero term"));
   return kPass;
 }
 

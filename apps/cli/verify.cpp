@@ -1,4 +1,5 @@
 #include "fp8lab/verify/verify.hpp"
+#include "fp8lab/core/json_text.hpp"
 
 #include <fmt/format.h>
 
@@ -23,6 +24,7 @@
 #include "operands.hpp"
 #include "option_text.hpp"
 #include "progress_line.hpp"
+#include "say.hpp"
 #include "verify_json.hpp"
 #include "verify_results.hpp"
 
@@ -123,15 +125,15 @@ void draw(const VerifyReport& report, const std::string& folder) {
   write_file(std::filesystem::path(folder) / (map.name + ".json"), plot_json(map));
   const std::array<std::string, 1> names{map.name};
   if (!draw_files(folder, names))
-    fmt::print(stderr, "fp8lab: {}; {}/{}.json has the map, without a picture\n", kNoDrawing,
-               folder, map.name);
+    say(stderr, "fp8lab: {}; {}/{}.json has the map, without a picture\n", kNoDrawing, folder,
+        map.name);
 }
 
 /// What went in, as a run's parameters. JSON strings and lists are TOML's too.
 Parameters parameters_of(const VerifyReport& report, const VerifyArguments& options) {
   std::string toml;
   const auto add = [&](const char* key, const nlohmann::json& value) {
-    toml += fmt::format("{} = {}\n", key, value.dump());
+    toml += fmt::format("{} = {}\n", key, json_text(value));
   };
   const auto add_text = [&](const char* key, const std::string& text) {
     if (!text.empty()) add(key, text);
@@ -165,16 +167,16 @@ void write_folder(const VerifyReport& report, const VerifyArguments& options,
                    .duration_seconds = took.count()};
   make_writable_folder(options.out);
   const WrittenRun run = write_results(results_of(report), record, options.out, Plots::draw);
-  fmt::print(stderr, "fp8lab: {} files in {}{}{}\n", run.files.size(), run.folder.string(),
-             run.plots_note.empty() ? "" : "; ", run.plots_note);
+  say(stderr, "fp8lab: {} files in {}{}{}\n", run.files.size(), run.folder.string(),
+      run.plots_note.empty() ? "" : "; ", run.plots_note);
 }
 
 void print_gates(const VerifyReport& report) {
   fmt::print("shipped gates on this output:\n");
   for (std::size_t i = 0; i < report.gates.size(); ++i) {
     const Gate& gate = gates()[i];
-    fmt::print("  {:<21} {:<6} {} ({})\n", gate.name, report.gates[i] ? "passes" : "fails",
-               gate.text, gate.source);
+    say("  {:<21} {:<6} {} ({})\n", gate.name, report.gates[i] ? "passes" : "fails", gate.text,
+        gate.source);
   }
 }
 
@@ -196,7 +198,7 @@ int run_grouped(VerifyArguments options, const Groups& groups) {
       verify(product, load_output(options.got, options.operands.output_dtype),
              options_of(options, line), find_ungrouped_rule(options.ungrouped));
   if (options.json)
-    fmt::print("{}\n", to_json(report).dump(2));
+    fmt::print("{}\n", json_text(to_json(report), 2));
   else
     fmt::print("{}", describe(report));
   if (options.fault_matrix && !options.json) fmt::print("{}", describe_faults(*report.power));
@@ -225,7 +227,7 @@ int run(const VerifyArguments& options, const std::string& command) {
   const auto started = std::chrono::system_clock::now();
   const VerifyReport report = verify_as_asked(options);
   if (options.json) {
-    fmt::print("{}\n", to_json(report).dump(2));
+    fmt::print("{}\n", json_text(to_json(report), 2));
   } else {
     fmt::print("{}", describe(report));
     if (options.gates) print_gates(report);

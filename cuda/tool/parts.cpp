@@ -16,6 +16,7 @@
 #include <string_view>
 
 #include "fp8lab/core/error.hpp"
+#include "fp8lab/core/json_text.hpp"
 
 namespace fp8lab::cuda {
 namespace {
@@ -42,7 +43,7 @@ struct Outcome {
 };
 
 Outcome from_line(const std::string& line) {
-  const nlohmann::json message = nlohmann::json::parse(line);
+  const nlohmann::json message = parse_json<nlohmann::json>(line, "part");
   Outcome outcome{{}, message.at("problem").get<std::string>()};
   for (const nlohmann::json& row : message.at("rows"))
     outcome.rows.push_back({row.at(0).get<std::string>(), row.at(1).get<std::uint64_t>(),

@@ -262,7 +262,7 @@ def test_lines(folder):
         said = run("cast", "1", "--format", name).stderr
         check("a message of one line", said.startswith("fp8lab: ") and said.count("\n") == 1 and said.endswith("\n"), said)
         said = run("replay", folder / name).stderr
-        check("with blanks for what breaks it", name.replace("\n", " ") in said and said.count("\n") == 1, said)
+        check("with what breaks it written out", name.replace("\n", "\\n") in said and said.count("\n") == 1, said)
 
 
 def test_recorded_commands(folder):

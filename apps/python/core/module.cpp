@@ -1,5 +1,6 @@
 #include "bindings.hpp"
 #include "fp8lab/core/error.hpp"
+#include "fp8lab/core/printable.hpp"
 #include "messages.hpp"
 #include "reveal.hpp"
 
@@ -13,7 +14,7 @@ NB_MODULE(_core, m) {
     try {
       std::rethrow_exception(pointer);
     } catch (const fp8lab::Error& error) {
-      PyErr_SetString(PyExc_ValueError, in_python(error.what()).c_str());
+      PyErr_SetString(PyExc_ValueError, fp8lab::printable(in_python(error.what())).c_str());
     }
   });
   bind_registry(m);

@@ -48,7 +48,7 @@ std::string text_of(const toml::node& node) {
 }
 
 std::string text_of(const nlohmann::ordered_json& value) {
-  return value.is_string() ? value.get<std::string>() : value.dump();
+  return value.is_string() ? value.get<std::string>() : json_text(value);
 }
 
 /// One table or object, as `(key, value)` pairs of text.

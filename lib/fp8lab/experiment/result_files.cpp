@@ -11,6 +11,8 @@
 #include <cmath>
 #include <nlohmann/json.hpp>
 #include <set>
+#include "fp8lab/core/json_text.hpp"
+#include "fp8lab/core/printable.hpp"
 #include <system_error>
 
 #include "fp8lab/core/error.hpp"
@@ -149,7 +151,12 @@ void stage_plots(const Results& results, const fs::path& folder, Plots plots, St
 std::set<std::string> files_of_earlier_run(const fs::path& folder) {
   std::set<std::string> files;
   if (!fs::is_regular_file(folder / kResultFile)) return files;
-  const Json json = Json::parse(read_file(folder / kResultFile), nullptr, false);
+  Json json;
+  try {
+    json = parse_json<Json>(read_file(folder / kResultFile), folder.string());
+  } catch (const Error&) {
+    return files;  // no file of this program
+  }
   if (!json.is_object() || !json.contains("files") || !json["files"].is_array()) return files;
   for (const Json& file : json["files"]) {
     const std::string name = file.is_string() ? file.get<std::string>() : "";
@@ -208,11 +215,35 @@ WrittenRun write_results(const Results& results, const RunRecord& record, const 
   require_file_name("experiment name", record.experiment);
   const PartialFolder staging(out, record.experiment);
   Staged staged;
+namespace {
+
+/// The output of printf: text that a terminal cannot show as it is. A shell cuts line ends off at
+/// the end of an output, so these follow it.
+std::string with_escapes(std::string_view text) {
+  const std::size_t end = text.find_last_not_of('\n') + 1;
+  std::string out = "\"$(printf '";
+  for (const char c : text.substr(0, end)) {
+    const auto byte = static_cast<unsigned char>(c);
+    if (c == '\'')
+      out += "\\047";
+    else if (c == '%' || c == '\\')
+      out.append(c == '%' ? "%%" : "\\\\");
+    else if (byte < 0x20 || byte >= 0x7f)
+      out += fmt::format("\\{:03o}", byte);
+    else
+      out += c;
+  }
+  return out.append("')").append(text.substr(end)).append("\"");
+}
+
+}  // namespace
+
   stage_tables(results, staging.path(), staged);
   stage_plots(results, staging.path(), plots, staged);
   staged.files.emplace_back(kResultFile);
 
   Json json = header_of(record);
+  if (printable(text) != text) return with_escapes(text);
   json["findings"] = results.findings;
   if (results.headline) {
     const bool drawn = std::ranges::any_of(
@@ -226,7 +257,7 @@ WrittenRun write_results(const Results& results, const RunRecord& record, const 
   if (!staged.plots_note.empty()) json["plots_note"] = staged.plots_note;
   json["files"] = staged.files;
   WrittenRun run{out / record.experiment, staged.files, staged.plots_note,
-                 with_own_checksum(json.dump(2) + "\n")};
+                 with_own_checksum(json_text(json, 2) + "\n")};
   write_file(staging.path() / kResultFile, run.result_json);
   move_in(staging.path(), run.folder, run.files);
   return run;

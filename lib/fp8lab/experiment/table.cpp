@@ -9,6 +9,7 @@
 
 #include "fp8lab/core/counted.hpp"
 #include "fp8lab/core/error.hpp"
+#include "fp8lab/core/printable.hpp"
 #include "fp8lab/core/short_number.hpp"
 
 namespace fp8lab {
@@ -34,7 +35,7 @@ std::string csv_real(double value) {
 
 std::string for_people(const Cell& cell) {
   if (const double* real = std::get_if<double>(&cell)) return short_number(*real);
-  if (const std::string* text = std::get_if<std::string>(&cell)) return *text;
+  if (const std::string* text = std::get_if<std::string>(&cell)) return printable(*text);
   return to_csv(cell);
 }
 

@@ -45,7 +45,7 @@ std::vector<std::int64_t> parse_shape(const path& file, const nlohmann::json& va
                            value.size()));
   for (const nlohmann::json& item : value) {
     if (!item.is_number_unsigned() || item.get<std::uint64_t>() > (std::uint64_t{1} << 62))
-      fail(file, fmt::format("shape: expected integers from 0 to 2^62, got {}", item.dump()));
+      fail(file, fmt::format("shape: expected integers from 0 to 2^62, got {}", json_text(item)));
     shape.push_back(item.get<std::int64_t>());
   }
   return shape;

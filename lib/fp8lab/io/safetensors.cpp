@@ -110,7 +110,7 @@ class EntryParser {
     std::vector<std::uint64_t> result;
     for (const json& item : value) {
       if (!item.is_number_unsigned() || item.get<std::uint64_t>() > (std::uint64_t{1} << 62))
-        fail(fmt::format("{}: expected integers from 0 to 2^62, got {}", key, item.dump()));
+        fail(fmt::format("{}: expected integers from 0 to 2^62, got {}", key, json_text(item)));
       result.push_back(item.get<std::uint64_t>());
     }
     return result;
@@ -188,7 +188,7 @@ std::string preamble(const std::vector<TensorSpec>& tensors,
                                                           {"data_offsets", {offset, end}}});
     offset = end;
   }
-  std::string text = nlohmann::ordered_json(std::move(header)).dump();
+  std::string text = exact_json_text(nlohmann::ordered_json(std::move(header)), "header");
   text.resize((text.size() + 7) / 8 * 8, ' ');
   require(text.size() <= kMaxHeader, "header", fmt::format("at most {} bytes", kMaxHeader),
           fmt::format("{}", text.size()));

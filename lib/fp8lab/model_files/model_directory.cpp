@@ -56,7 +56,7 @@ std::map<std::string, std::string> weight_map(const json& index, const std::stri
   std::map<std::string, std::string> map;
   for (const auto& [tensor, file] : index["weight_map"].items()) {
     require(file.is_string(), fmt::format("{}: weight_map['{}']", where, tensor.substr(0, 80)),
-            "the name of a file", file.dump().substr(0, 80));
+            "the name of a file", json_text(file).substr(0, 80));
     const auto name = file.get<std::string>();
     const bool plain = !name.empty() && fs::path(name).filename() == name && name != "." &&
                        name != ".." && name.ends_with(kWeightsEnding);
@@ -113,7 +113,7 @@ void ModelDirectory::read_index(const fs::path& path) {
   const auto index = parse_json<json>(text, where, kDepth);
   const std::map<std::string, std::string> map = weight_map(index, where);
   if (index.contains("metadata") && index["metadata"].is_object())
-    index_metadata_ = index["metadata"].dump();
+    index_metadata_ = json_text(index["metadata"]);
   std::set<std::string> files;
   for (const auto& [tensor, file] : map) files.insert(file);
   for (const std::string& file : files) add_shard(file);

@@ -22,6 +22,7 @@ using Json = nlohmann::ordered_json;
 
 constexpr std::string_view kJournal = ".fp8lab-rewrite.json";
 constexpr std::size_t kCopyPart = std::size_t{8} << 20;
+constexpr std::string_view kLock = ".fp8lab-rewrite.json.lock";  // of the journal
 constexpr int kIndent = 2;
 
 std::string_view text_of(std::span<const std::byte> bytes) {
@@ -58,7 +59,7 @@ Json journal_of(const ModelDirectory& source, const ModelRewrite& rewrite) {
   for (const WeightShard& shard : source.shards())
     shards.push_back({{"file", shard.file}, {"bytes", shard.bytes}, {"modified", shard.modified}});
   journal["shards"] = std::move(shards);
-  return journal;
+  return json_in_utf8(journal);  // as it is read back
 }
 
 /// What a run that was killed had begun under a name of its own.
@@ -72,7 +73,7 @@ bool holds_nothing(const fs::path& folder) {
   if (!fs::exists(folder, error)) return true;
   const fs::directory_iterator entries(folder, error);
   return !error && std::all_of(begin(entries), end(entries), [](const fs::directory_entry& entry) {
-    return is_leftover(entry.path());
+    return is_leftover(entry.path()) || entry.path().filename() == kLock;
   });
 }
 
@@ -97,8 +98,8 @@ bool has_earlier_part(const fs::path& target, const Json& journal) {
   for (const auto& [key, value] : journal.items())
     require(earlier.contains(key) && earlier[key] == value, path.string(),
             fmt::format("an earlier part of the same run, with {} {}", key,
-                        value.dump().substr(0, 200)),
-            earlier.contains(key) ? earlier[key].dump().substr(0, 200) : "none");
+                        json_text(value).substr(0, 200)),
+            earlier.contains(key) ? json_text(earlier[key]).substr(0, 200) : "none");
   return true;
 }
 
@@ -117,7 +118,7 @@ std::string index_text(const ModelDirectory& source, const ModelRewrite& rewrite
   index["metadata"]["total_size"] = bytes;
   if (index["metadata"].contains("total_parameters")) index["metadata"].erase("total_parameters");
   index["weight_map"] = std::move(map);
-  return index.dump(kIndent) + "\n";
+  return json_text(index, kIndent) + "\n";
 }
 
 void copy_whole(const fs::path& from, const fs::path& to) {
@@ -237,10 +238,9 @@ RewriteSummary rewrite_model(const ModelDirectory& source, const ModelRewrite& r
                              const std::function<void(const RewriteProgress&)>& progress) {
   require_unique_outputs(rewrite);
   const Json journal = journal_of(source, rewrite);
-  const bool resumes = has_earlier_part(target, journal);
   make_writable_folder(target);
   remove_leftovers(target);
-  if (!resumes) write_file(target / kJournal, journal.dump(kIndent) + "\n");
+  if (!resumes) write_file(target / kJournal, json_text(journal, kIndent) + "\n");
   RewriteSummary summary;
   ShardRun(source, rewrite, target, progress).run(resumes, summary);
   copy_others(source, rewrite, target, summary);

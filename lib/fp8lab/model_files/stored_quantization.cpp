@@ -16,7 +16,7 @@ using Json = nlohmann::ordered_json;
 
 constexpr const char* kKey = "quantization_config";
 
-std::string brief(const Json& value) { return value.dump().substr(0, 80); }
+std::string brief(const Json& value) { return json_text(value).substr(0, 80); }
 
 /// The text of a member, empty where it has none.
 std::string text_of(const Json& value, const char* key) {

@@ -1,4 +1,5 @@
 #include "fp8lab/model_files/torchao_metadata.hpp"
+#include "fp8lab/core/json_text.hpp"
 
 #include <nlohmann/json.hpp>
 
@@ -94,7 +95,7 @@ std::map<std::string, std::string> torchao_metadata(const WeightScheme& scheme,
     metadata[kept.tensor.name] = R"({"_type": "Tensor"})";
     names.push_back(kept.tensor.name);
   }
-  metadata["tensor_names"] = names.dump();
+  metadata["tensor_names"] = json_text(names);
   return metadata;
 }
 

@@ -10,6 +10,7 @@
 #include <string>
 
 #include "fp8lab/core/error.hpp"
+#include "fp8lab/core/printable.hpp"
 
 namespace fp8lab::mpi {
 
@@ -43,7 +44,7 @@ int Session::guard(int code, const std::function<int()>& body) const {
   try {
     return body();
   } catch (const std::exception& error) {
-    fmt::print(stderr, "fp8lab: rank {} of {}: {}\n", rank_, size_, error.what());
+    fmt::print(stderr, "fp8lab: rank {} of {}: {}\n", rank_, size_, printable(error.what()));
     std::fflush(nullptr);
     MPI_Abort(MPI_COMM_WORLD, code);
     return code;

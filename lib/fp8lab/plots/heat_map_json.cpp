@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "fp8lab/core/error.hpp"
+#include "fp8lab/core/json_text.hpp"
 #include "fp8lab/io/files.hpp"
 #include "fp8lab/plots/look.hpp"
 #include "fp8lab/plots/plot_json.hpp"
@@ -135,7 +136,7 @@ std::string plot_json(const HeatMap& map) {
   spec["encoding"] = {{"x", channel("column", map.x_label, columns, 90)},
                       {"y", channel("row", map.y_label, rows, 46)}};
   spec["layer"] = layers;
-  return spec.dump() + "\n";
+  return json_text(spec) + "\n";
 }
 
 }  // namespace fp8lab

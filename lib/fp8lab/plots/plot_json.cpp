@@ -8,6 +8,7 @@
 #include <cmath>
 
 #include "fp8lab/core/error.hpp"
+#include "fp8lab/core/json_text.hpp"
 #include "fp8lab/io/files.hpp"
 #include "fp8lab/plots/look.hpp"
 #include "fp8lab/plots/text.hpp"
@@ -334,7 +335,7 @@ std::string plot_json(const Plot& plot) {
     spec["resolve"] = {{"axis", {{"x", "independent"}}}};
   }
   spec["layer"] = layers;
-  return spec.dump() + "\n";
+  return json_text(spec) + "\n";
 }
 
 }  // namespace fp8lab

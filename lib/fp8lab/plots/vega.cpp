@@ -6,6 +6,7 @@
 #include <cmath>
 #include <iterator>
 
+#include "fp8lab/core/json_text.hpp"
 #include "fp8lab/plots/text.hpp"
 
 namespace fp8lab {
@@ -63,7 +64,7 @@ Json vega_frame(const std::string& name, std::string_view title, const std::stri
           {"autosize", {{"type", "fit-x"}, {"contains", "padding"}}},
           {"padding", 10},
           {"background", "white"},
-          {"config", Json::parse(kLook)}};
+          {"config", parse_json<Json>(kLook, "look")}};
 }
 
 Json json_numbers(const std::vector<double>& values) {
@@ -73,7 +74,7 @@ Json json_numbers(const std::vector<double>& values) {
 }
 
 std::string vega_lookup(const std::vector<std::string>& texts, std::string_view field) {
-  return fmt::format("{}[datum.{}]", Json(texts).dump(), field);
+  return fmt::format("{}[datum.{}]", json_text(Json(texts)), field);
 }
 
 bool labels_are_powers(const Axis& axis, double low, double high) {

@@ -8,6 +8,7 @@
 #include <cstdint>
 
 #include "fp8lab/core/counted.hpp"
+#include "fp8lab/core/printable.hpp"
 #include "fp8lab/core/short_number.hpp"
 #include "fp8lab/plots/text.hpp"
 #include "fp8lab/report/style.hpp"
@@ -54,12 +55,22 @@ std::string breakable(std::string_view name) {
   return out;
 }
 
+/// Lines of text, each `printable`.
+std::string shown_in_lines(std::string_view text) {
+  std::string out;
+  for (std::size_t end = 0; (end = text.find('\n')) != std::string_view::npos;) {
+    out += printable(text.substr(0, end)) + '\n';
+    text.remove_prefix(end + 1);
+  }
+  return out + printable(text);
+}
+
 }  // namespace
 
 std::string html_escaped(std::string_view text) {
   std::string out;
   out.reserve(text.size());
-  for (const char c : text) {
+  for (const char c : shown_in_lines(text)) {
     switch (c) {
       case '&':
         out += "&amp;";

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "fp8lab/core/error.hpp"
+#include "fp8lab/core/json_text.hpp"
 #include "fp8lab/io/files.hpp"
 
 namespace fp8lab {
@@ -72,11 +73,11 @@ class JsonNode {
     throw Error(place_, expected, json_->type_name());
   }
   static std::string for_people(const nlohmann::ordered_json& value) {
-    if (!value.is_array()) return value.dump();
+    if (!value.is_array()) return json_text(value);
     std::string list;
     for (const nlohmann::ordered_json& element : value) {
       if (!list.empty()) list += ", ";
-      list += element.is_string() ? element.get<std::string>() : element.dump();
+      list += element.is_string() ? element.get<std::string>() : json_text(element);
     }
     return list;
   }

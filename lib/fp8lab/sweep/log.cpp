@@ -31,7 +31,7 @@ constexpr std::size_t kChecksumSize = kChecksumMember.size() + 8 + 2;
 
 /// The line of a JSON object: the checksum is of its text before `,"crc32"`.
 std::string line_of(const Json& json) {
-  std::string text = json.dump();
+  std::string text = json_text(json);
   text.pop_back();
   return fmt::format("{}{}{}\"}}\n", text, kChecksumMember, crc32_text(text));
 }
@@ -52,7 +52,7 @@ Json json_of(const TableHead& head) {
 }
 
 /// What rows call their head.
-std::string id_of(const TableHead& head) { return crc32_text(json_of(head).dump()); }
+std::string id_of(const TableHead& head) { return crc32_text(json_text(json_of(head))); }
 
 TableHead head_of(const Json& json) {
   TableHead head{json.at("table"), json.at("title"), {}};
@@ -84,10 +84,11 @@ void require_same_identity(const fs::path& path, std::string_view expected, std:
   for (const auto& [key, value] : ours.items()) {
     const Json other = theirs.contains(key) ? theirs[key] : Json();
     if (other != value)
-      throw Error(fmt::format("{}: {} of the recorded sweep", path.string(), key), value.dump(),
-                  other.dump());
+      throw Error(fmt::format("{}: {} of the recorded sweep", path.string(), key), json_text(value),
+                  json_text(other));
   }
-  throw Error(fmt::format("{}: the recorded sweep", path.string()), ours.dump(), theirs.dump());
+  throw Error(fmt::format("{}: the recorded sweep", path.string()), json_text(ours),
+              json_text(theirs));
 }
 
 }  // namespace
@@ -96,7 +97,7 @@ std::string serialize(const PointResult& result) {
   Json json = json_of(result);
   json["heads"] = Json::array();
   for (const TableHead& head : result.heads) json["heads"].push_back(json_of(head));
-  return json.dump();
+  return json_text(json);
 }
 
 PointResult deserialize(std::string_view text) {
@@ -332,7 +333,7 @@ std::string read_identity(const fs::path& path) {
   if (!json || !json->contains("sweep"))
     throw Error(
         fmt::format("{}: the first line is damaged or does not belong to a sweep", path.string()));
-  return (*json)["sweep"].dump();
+  return json_text((*json)["sweep"]);
 }
 
 }  // namespace fp8lab

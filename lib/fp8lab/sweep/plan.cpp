@@ -33,15 +33,15 @@ std::string SweepPlan::identity() const {
   for (const auto& [key, value] : grid.base.values()) parameters[key] = grid.base.to_toml(key);
   Json axes = Json::array();
   for (const GridAxis& axis : grid.axes) axes.push_back(axis_text(axis));
-  return Json{{"experiment", grid.experiment},
-              {"version", build_version()},
-              {"quick", quick},
-              {"seed", grid.seed},
-              {"repeats", grid.repeats},
-              {"axes", axes},
-              {"parameters", parameters},
-              {"shard", fmt::format("{}/{}", shard.index, shard.count)}}
-      .dump();
+  const Json identity{{"experiment", grid.experiment},
+                      {"version", build_version()},
+                      {"quick", quick},
+                      {"seed", grid.seed},
+                      {"repeats", grid.repeats},
+                      {"axes", axes},
+                      {"parameters", parameters},
+                      {"shard", fmt::format("{}/{}", shard.index, shard.count)}};
+  return json_text(identity);
 }
 
 std::string SweepPlan::command() const {

@@ -6,6 +6,7 @@
 #include <ostream>
 
 #include "fp8lab/core/error.hpp"
+#include "fp8lab/core/json_text.hpp"
 #include "fp8lab/experiment/column_json.hpp"
 #include "fp8lab/io/checksum.hpp"
 #include "fp8lab/io/files.hpp"
@@ -170,13 +171,13 @@ std::vector<std::string> write_sweep_tables(const SweepPlan& plan, const SweepLo
   files.emplace_back("sweep.json");
   const Json json{{"schema", "fp8lab.sweep.1"},
                   {"question", read_question(plan.experiment->default_toml)},
-                  {"sweep", Json::parse(plan.identity())},
+                  {"sweep", parse_json<Json>(plan.identity(), "sweep")},
                   {"command", plan.command()},
                   {"points", plan.grid.size()},
                   {"failed", log.failed_count()},
                   {"tables", tables},
                   {"files", files}};
-  write_file(folder / "sweep.json", with_own_checksum(json.dump(2) + "\n"));
+  write_file(folder / "sweep.json", with_own_checksum(json_text(json, 2) + "\n"));
   return files;
 }
 

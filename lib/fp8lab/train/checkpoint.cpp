@@ -82,7 +82,9 @@ void require_same(const std::string& path, const std::string& expected, const st
   const nlohmann::json difference = nlohmann::json::diff(here, there);
   if (difference.empty()) return;
   const nlohmann::json::json_pointer at(difference[0]["path"].get<std::string>());
-  const auto text = [&](const nlohmann::json& j) { return j.contains(at) ? j[at].dump() : "none"; };
+  const auto text = [&](const nlohmann::json& j) {
+    return j.contains(at) ? json_text(j[at]) : "none";
+  };
   throw Error(fmt::format("{}: {}", path, at.to_string()), text(here), text(there));
 }
 
@@ -189,13 +191,14 @@ std::string describe(const TrainerOptions& o) {
       {"loss_scale", o.loss_scale},
       {"seed", o.seed}};
   for (const auto& [name, recipe] : o.recipe.layers) text["layers"][name] = json_of(recipe);
-  return text.dump();
+  return json_text(text);
 }
 
 std::string Trainer::fingerprint() const {
-  return nlohmann::json{{"options", parse_json<nlohmann::json>(describe(options_), "options")},
-                        {"data", data_->identity()}}
-      .dump();
+  const nlohmann::json fingerprint{
+      {"options", parse_json<nlohmann::json>(describe(options_), "options")},
+      {"data", data_->identity()}};
+  return json_text(fingerprint);
 }
 
 void Trainer::require_all_states(std::string_view what) const {

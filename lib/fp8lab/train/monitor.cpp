@@ -1,4 +1,5 @@
 #include "fp8lab/train/monitor.hpp"
+#include "fp8lab/core/json_text.hpp"
 
 #include <algorithm>
 #include <array>
@@ -69,14 +70,14 @@ void TrainingMonitor::write(std::string_view name, const TensorRecord& record) {
                  {"scale_min", s.scale_min},
                  {"scale_max", s.scale_max}});
   }
-  *log_ << line.dump() << '\n';
+  *log_ << json_text(line) << '\n';
 }
 
 void TrainingMonitor::end_step(const std::map<std::string, double>& figures) {
   if (log_ != nullptr) {
     nlohmann::ordered_json line{{"step", step_}};
     for (const auto& [name, value] : figures) line[name] = value;
-    *log_ << line.dump() << '\n';
+    *log_ << json_text(line) << '\n';
   }
   ++step_;
 }

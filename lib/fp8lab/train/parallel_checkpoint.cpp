@@ -82,7 +82,7 @@ std::string ParallelTrainer::fingerprint() const {
                     {r.auto_scaling.threshold, r.auto_scaling.steps_to_double,
                      r.auto_scaling.clean_steps, to_string(r.auto_scaling.growth)}},
                    {"whole_tensor_zero", options_.whole_tensor_zero}};
-  return json.dump();
+  return json_text(json);
 }
 
 void ParallelTrainer::require_all_ranks() const {

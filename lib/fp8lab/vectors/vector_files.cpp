@@ -182,7 +182,7 @@ void read_tensors(VectorFile& file, const std::string& name, ElementType (*type)
 void save_npz(const path& where, const VectorFile& file) {
   const VectorArrays arrays = arrays_of(file);
   std::vector<NamedTensor> tensors = tensors_of(file, arrays, unsigned_type);
-  const std::string header = nlohmann::json(header_of(file)).dump();
+  const std::string header = exact_json_text(nlohmann::json(header_of(file)), where.string());
   tensors.push_back({"header", view_of(ElementType::u8, {static_cast<std::int64_t>(header.size())},
                                        std::span<const char>(header))});
   write_npz(where, tensors);
@@ -228,7 +228,7 @@ void save_lines(const path& where, const VectorFile& file) {
     return result;
   };
   write_file(where, [&](std::ostream& out) {
-    out << nlohmann::json(header_of(file)).dump() << '\n';
+    out << exact_json_text(nlohmann::json(header_of(file)), where.string()) << '\n';
     for (const VectorCase& one : file.cases) {
       require_scales(file, one);
       nlohmann::json row{{"a", words(format(file.a_format), one.a)},
@@ -239,7 +239,7 @@ void save_lines(const path& where, const VectorFile& file) {
         row["sa"] = one.scales_a;
         row["sb"] = one.scales_b;
       }
-      out << row.dump() << '\n';
+      out << json_text(row) << '\n';
     }
   });
 }
@@ -268,7 +268,7 @@ std::vector<std::uint8_t> scales_of_line(const std::string& where, const nlohman
   if (found == row.end() || !found->is_array() || found->size() != file.scale_count() ||
       !std::all_of(found->begin(), found->end(), is_code))
     fail(where, fmt::format("'{}': expected {} scale codes, 0 to 255, got {}", key,
-                            file.scale_count(), found == row.end() ? "none" : found->dump()));
+                            file.scale_count(), found == row.end() ? "none" : json_text(*found)));
   return found->get<std::vector<std::uint8_t>>();
 }
 

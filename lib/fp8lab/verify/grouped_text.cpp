@@ -5,6 +5,7 @@
 #include <string>
 
 #include "fp8lab/core/float_environment.hpp"
+#include "fp8lab/core/printable.hpp"
 #include "fp8lab/verify/grouped.hpp"
 
 namespace fp8lab {
@@ -29,7 +30,7 @@ std::string headline(const GroupedReport& r, std::size_t wrong) {
                         wrong, r.groups.size());
   return text + fmt::format(" [{}] {}, {}, against {}; check: {}\n", fmt::join(r.shape, ", "),
                             format(r.output).name, to_string(r.kind),
-                            r.groups.front().report.subject, r.check.name());
+                            printable(r.groups.front().report.subject), r.check.name());
 }
 
 std::string indented(const std::string& text) {

@@ -5,6 +5,7 @@
 #include <string>
 
 #include "fp8lab/core/float_environment.hpp"
+#include "fp8lab/core/printable.hpp"
 #include "fp8lab/formats/code_hex.hpp"
 #include "fp8lab/verify/gates.hpp"
 #include "fp8lab/verify/verify.hpp"
@@ -31,7 +32,7 @@ std::string headline(const VerifyReport& r) {
         "{} of {} outputs differ in bits ({:.4g} %)", c.bit_mismatches, c.values.count,
         100.0 * static_cast<double>(c.bit_mismatches) / static_cast<double>(c.values.count));
   text += fmt::format(" [{}, {}] {}, against {}; check: {}\n", r.rows, r.columns,
-                      format(r.output).name, r.subject, r.check.name());
+                      format(r.output).name, printable(r.subject), r.check.name());
   if (r.within_activation > 0)
     text += fmt::format(
         "  {} outputs have other bits within the allowance of the activation (not counted)\n",
