@@ -11,16 +11,10 @@
 #include "fp8lab/core/error.hpp"
 #include "fp8lab/core/printable.hpp"
 #include "fp8lab/core/short_number.hpp"
+#include "fp8lab/io/csv.hpp"
 
 namespace fp8lab {
 namespace {
-
-std::string csv_text(const std::string& text) {
-  if (text.find_first_of(",\"\r\n") == std::string::npos) return text;
-  std::string quoted = "\"";
-  for (const char c : text) quoted.append(c == '"' ? 2 : 1, c);
-  return quoted + '"';
-}
 
 std::string csv_real(double value) {
   if (std::isnan(value)) return "nan";
@@ -65,7 +59,7 @@ std::string to_csv(const Cell& cell) {
   if (const auto* integer = std::get_if<std::int64_t>(&cell)) return std::to_string(*integer);
   if (const auto* real = std::get_if<double>(&cell)) return csv_real(*real);
   if (const auto* flag = std::get_if<bool>(&cell)) return *flag ? "true" : "false";
-  return csv_text(std::get<std::string>(cell));
+  return csv_cell(std::get<std::string>(cell));
 }
 
 std::string csv_line(const std::vector<Cell>& cells) {
@@ -97,7 +91,7 @@ std::string Table::csv() const {
   std::string out;
   for (const Column& column : columns_) {
     if (&column != columns_.data()) out += ',';
-    out += csv_text(column.name);
+    out += csv_cell(column.name);
   }
   out += '\n';
   for (const std::vector<Cell>& row : rows_) out += csv_line(row) + '\n';

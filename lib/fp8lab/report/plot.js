@@ -203,7 +203,12 @@ class Plot {
   /// What is seen, as a table.
   csv() {
     const {labels, columns, rows, x, y, value} = this.spec.usermeta;
-    const cell = text => /[",\n]/.test(text) ? `"${text.replaceAll('"', '""')}"` : text;
+    const cell = text => {
+      // What a spreadsheet would run has an apostrophe in front, as in the files of tables.
+      const runs = /^'*[=+\-@\t\r]/.test(text) && !/^'*[+-]?((\d+\.?\d*|\.\d+)(e[+-]?\d+)?|inf|nan)?$/i.test(text);
+      const safe = runs ? `'${text}` : text;
+      return /[",\r\n]/.test(safe) ? `"${safe.replaceAll('"', '""')}"` : safe;
+    };
     if (this.map) {
       const lines = this.rows().filter(row => row.value !== null).map(row => [rows[row.row], columns[row.column]].map(cell).concat(row.value));
       return [[y, x, value].map(cell), ...lines].map(line => line.join(",")).join("\n") + "\n";

@@ -42,6 +42,8 @@ __all__ = ["Column", "Curve", "Plot", "Results", "Table", "read", "read_parquet"
 _SCHEMAS = {"result.json": "fp8lab.result.1", "sweep.json": "fp8lab.sweep.1"}
 # As CSV writes integers: reals have a point or an exponent.
 _WHOLE = re.compile(r"0|-?[1-9][0-9]*")
+# What stays a number to a spreadsheet.
+_NUMBER = re.compile(r"[+-]?((\d+\.?\d*|\.\d+)([eE][+-]?\d+)?|inf(inity)?|nan)", re.IGNORECASE)
 # The last member of a description: a checksum of the text before it.
 _OWN_CHECKSUM = re.compile(r',\n  "crc32": "([0-9a-f]{8})"\n\}\n\Z')
 
@@ -134,6 +136,14 @@ class Results(Mapping[str, Table]):
         return len(self.tables)
 
 
+def _text(cell: str) -> str:
+    """A cell as it was before the writer put an apostrophe before what a spreadsheet would run."""
+    bare = cell.lstrip("'")
+    if bare == cell or not bare or bare[0] not in "=+-@\t\r" or bare in ("+", "-"):
+        return cell
+    return cell if _NUMBER.fullmatch(bare) else cell[1:]
+
+
 def _numbers(cells: list[str], dtype: type[np.generic]) -> NDArray[Any]:
     """A numeric column; masked where a cell is empty."""
     missing = np.array([cell == "" for cell in cells], bool)
@@ -178,6 +188,7 @@ def _read_table(folder: Path, head: Mapping[str, Any], of_sweep: bool) -> Table:
     for line, row in enumerate(rows[1:], 2):
         if len(row) != len(names):
             raise bad(f"{path}:{line}", f"{len(names)} cells", len(row))
+    rows = [[_text(cell) for cell in row] for row in rows]
     cells = {name: [row[i] for row in rows[1:]] for i, name in enumerate(names)}
     # The sweep's own column comes before the table's, which may be called `seed` too.
     seed = next((n for n in names if n in ("seed", "axis_seed")), None) if of_sweep else None
