@@ -4,7 +4,7 @@ set(FP8LAB_VEGA_PYTHON "" CACHE FILEPATH "Python that has vl-convert-python; emp
 set(vega_pythons ${FP8LAB_VEGA_PYTHON} $ENV{FP8LAB_PYTHON} ${PROJECT_SOURCE_DIR}/build/venv/bin/python python3)
 set(vega_made FALSE)
 foreach(python IN LISTS vega_pythons)
-  execute_process(COMMAND ${python} ${CMAKE_CURRENT_LIST_DIR}/vega.py ${CMAKE_CURRENT_BINARY_DIR}/generated
+  execute_process(COMMAND ${python} -I ${CMAKE_CURRENT_LIST_DIR}/vega.py ${CMAKE_CURRENT_BINARY_DIR}/generated
     OUTPUT_VARIABLE vega_file OUTPUT_STRIP_TRAILING_WHITESPACE RESULT_VARIABLE vega_failed ERROR_QUIET)
   if(vega_failed EQUAL 0)
     set(vega_made TRUE)

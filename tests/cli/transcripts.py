@@ -110,7 +110,7 @@ def record_of(path):
 def done(tool, call, folder, before):
     """The lines that a call leaves, and the seals of all files after it."""
     usual = {name: value for name, value in os.environ.items() if not name.startswith("FP8LAB_") or name == "FP8LAB_TARGET"}
-    environment = {**usual, "OMP_NUM_THREADS": "1", "FP8LAB_PYTHON": "/bin/false", "LC_ALL": "C", "TERM": "dumb"}
+    environment = {**usual, "OMP_NUM_THREADS": "1", "FP8LAB_PYTHON": "/nowhere/python3", "LC_ALL": "C", "TERM": "dumb"}
     try:
         result = subprocess.run([tool, *shlex.split(call)], cwd=folder, env=environment, stdin=subprocess.DEVNULL,
                                 capture_output=True, timeout=MOST_SECONDS, check=False)

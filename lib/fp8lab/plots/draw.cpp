@@ -14,6 +14,7 @@
 #include <mutex>
 #include <nlohmann/json.hpp>
 #include <optional>
+#include <sstream>
 #include <system_error>
 #include <vector>
 
@@ -25,6 +26,9 @@ namespace fp8lab {
 namespace {
 
 namespace fs = std::filesystem;
+
+/// The first answer of a script that cannot draw; that of one that can is empty.
+constexpr const char* kNoPackage = "no vl_convert";
 
 class SpawnActions {
  public:
@@ -41,11 +45,18 @@ class SpawnActions {
 /// Python that runs draw.py, spoken to over a socket. It ends with this object.
 class Drawer {
  public:
-  /// Nothing if `python` is no program, or has no vl-convert.
+  /// Nothing if `python` is no program, or has no vl-convert. Throws `Error` if the system cannot
+  /// start it, or it ends before it has said which.
   static std::unique_ptr<Drawer> start(const std::string& python) {
     std::unique_ptr<Drawer> drawer(new Drawer);
-    if (!drawer->spawn(python) || !drawer->answer()) return nullptr;
-    return drawer;
+    if (!drawer->spawn(python)) return nullptr;
+    const std::optional<std::string> said = drawer->answer();
+    if (said == kNoPackage) return nullptr;
+    if (said && said->empty()) return drawer;
+    throw Error(fmt::format("drawing plots: {} {}", python,
+                            said ? "gave an answer of another program"
+                                 : "ended as it started: it is broken, or a limit of open files or "
+                                   "memory is too low"));
   }
   ~Drawer() {
     if (socket_ >= 0 && is_own()) ::shutdown(socket_, SHUT_RDWR);
@@ -60,9 +71,13 @@ class Drawer {
   [[nodiscard]] bool is_own() const { return owner_ == ::getpid(); }
 
   void draw(const fs::path& folder, std::span<const std::string> names) {
-    nlohmann::json order{fs::absolute(folder).string()};
+    // A path may hold any bytes.
+    const std::string path = fs::absolute(folder).native();
+    std::string hex;
+    for (const char c : path) hex += fmt::format("{:02x}", static_cast<unsigned char>(c));
+    nlohmann::json order{hex};
     for (const std::string& name : names) order.push_back(name);
-    const std::string line = order.dump() + "\n";
+    const std::string line = json_text(order) + "\n";
     std::size_t sent = 0;
     while (sent < line.size()) {
       const ssize_t now = ::send(socket_, line.data() + sent, line.size() - sent, MSG_NOSIGNAL);
@@ -87,16 +102,20 @@ class Drawer {
     posix_spawn_file_actions_adddup2(actions.get(), ends[1], STDIN_FILENO);
     posix_spawn_file_actions_adddup2(actions.get(), ends[1], STDOUT_FILENO);
     posix_spawn_file_actions_addopen(actions.get(), STDERR_FILENO, "/dev/null", O_WRONLY, 0);
-    std::vector<std::string> words{python, "-c", kDrawScript};
+    // Isolated: no module comes from the current folder, nor from where variables say.
+    std::vector<std::string> words{python, "-I", "-c", kDrawScript};
     std::vector<char*> arguments;
     for (std::string& word : words) arguments.push_back(word.data());
     arguments.push_back(nullptr);
     const int error =
-        posix_spawnp(&child_, arguments[0], actions.get(), nullptr, arguments.data(), environ);
+        posix_spawn(&child_, arguments[0], actions.get(), nullptr, arguments.data(), environ);
     ::close(ends[1]);
     socket_ = ends[0];
-    if (error != 0) child_ = 0;
-    return error == 0;
+    if (error == 0) return true;
+    child_ = 0;
+    if (error == ENOENT || error == ENOTDIR || error == EACCES || error == ENOEXEC) return false;
+    throw Error(fmt::format("drawing plots: {} cannot be started: {}", python,
+                            std::error_code(error, std::generic_category()).message()));
   }
 
   /// The next line, or nothing if Python has ended.
@@ -121,16 +140,28 @@ class Drawer {
   std::string received_;
 };
 
+/// The program of a name, from the folders of PATH that do not depend on the current one; names
+/// with a slash are paths.
+std::string program_of(const std::string& name) {
+  if (name.find('/') != std::string::npos) return name;
+  const char* const path = std::getenv("PATH");
+  std::istringstream folders(path == nullptr ? "/usr/bin:/bin" : path);
+  for (std::string folder; std::getline(folders, folder, ':');)
+    if (folder.starts_with('/') && ::access((folder + "/" + name).c_str(), X_OK) == 0)
+      return folder + "/" + name;
+  return "/" + name;  // which is nowhere
+}
+
 std::vector<std::string> pythons() {
   if (const char* named = std::getenv("FP8LAB_PYTHON"); named != nullptr && *named != '\0')
-    return {named};
+    return {program_of(named)};
   std::vector<std::string> found;
   std::error_code error;
   const fs::path program = fs::read_symlink("/proc/self/exe", error);
   for (const fs::path& folder : {program.parent_path(), program.parent_path().parent_path()})
     if (fs::exists(folder / "venv/bin/python", error))
       found.push_back((folder / "venv/bin/python").string());
-  found.emplace_back("python3");
+  found.push_back(program_of("python3"));
   return found;
 }
 

@@ -1,5 +1,6 @@
-"""Draws plots: a line of standard input is a list in JSON, a folder and names of plots in it; the answer is a line
-with what went wrong, as text in JSON. `NAME.json`, a Vega-Lite specification, becomes NAME.svg, NAME.png, NAME.pdf."""
+"""Draws plots: a line of standard input is a list in JSON, the bytes of a folder's path in hex and names of plots in it;
+the answer is a line with what went wrong, as text in JSON. `NAME.json`, a Vega-Lite specification, becomes NAME.svg,
+NAME.png, NAME.pdf."""
 
 import concurrent.futures
 import ctypes
@@ -14,6 +15,7 @@ import sys
 try:
     import vl_convert
 except ImportError:
+    print('"no vl_convert"', flush=True)
     sys.exit(1)
 
 
@@ -75,5 +77,6 @@ with concurrent.futures.ProcessPoolExecutor(processes, fork, set_up) as pool:
     print('""', flush=True)
     for line in sys.stdin:
         folder, *names = json.loads(line)
+        folder = os.fsdecode(bytes.fromhex(folder))
         said = pool.map(tried, [pathlib.Path(folder, name) for name in names])
-        print(json.dumps(next(filter(None, said), "")), flush=True)
+        print(json.dumps(next(filter(None, said), "").encode(errors="backslashreplace").decode()), flush=True)
