@@ -2,11 +2,13 @@
 
 #include <bit>
 #include <cerrno>
+#include <charconv>
 #include <cmath>
 #include <cstdlib>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <string>
+#include <system_error>
 #include <vector>
 
 #include "command.hpp"
@@ -40,8 +42,10 @@ float parse_value(const std::string& text, bool& rounded) {
   char* end = nullptr;
   rounded = false;
   if (text.size() == 10 && (text.starts_with("0x") || text.starts_with("0X"))) {
-    const unsigned long bits = std::strtoul(text.c_str() + 2, &end, 16);
-    if (*end == '\0') return std::bit_cast<float>(static_cast<std::uint32_t>(bits));
+    std::uint32_t bits = 0;
+    const char* const last = text.data() + text.size();
+    const auto [stop, error] = std::from_chars(text.data() + 2, last, bits, 16);
+    if (error == std::errc{} && stop == last) return std::bit_cast<float>(bits);
   }
   const float value = std::strtof(text.c_str(), &end);
   // A hexadecimal number has an exponent: without one it is bits with too few or too many digits.

@@ -37,12 +37,23 @@ nlohmann::json json_of(const std::string& file, const ReplayReport& report) {
           {"shown", shown}};
 }
 
+/// What does not fit in a file is said of the file, where no option names the model.
+ReplayReport replay_file(const std::string& file, const std::string& model) {
+  const VectorFile cases = read_cases(file);
+  if (!model.empty()) return replay(cases, model);
+  try {
+    return replay(cases, model);
+  } catch (const Error& error) {
+    throw Error(fmt::format("{}: {}", file, error.what()));
+  }
+}
+
 int run(const ReplayArguments& options) {
   ReplayReport total;
   nlohmann::json files = nlohmann::json::array();
   const std::string model = load_models(options.models).resolve(options.model);
   for (const std::string& file : options.files) {
-    const ReplayReport report = replay(read_cases(file), model);
+    const ReplayReport report = replay_file(file, model);
     total.cases += report.cases;
     total.mismatches += report.mismatches;
     if (options.json) {

@@ -77,6 +77,13 @@ def test_text():
     expect(0, "cast", "0x1p3", stdout=["               8"])
     same = json.loads(expect(0, "cast", "0X3F800000", "0x3f800000", "--json").stdout)["casts"]
     check("eight digits are bits", [c["input"] for c in same] == [1.0, 1.0], same)
+    for text in ("0x-1234567", "0x+1234567", "0x 1234567", "0x0x123456", "0X-1234567", "0x\t1234567", "0x1234567p"):
+        expect(2, "cast", text, stderr=["binary32 bits as 0x and 8 hex digits"])
+    for text, remark in (("1e999", "read as the nearest binary32, infinity"), ("-1e999", "read as the nearest binary32, infinity"),
+                         ("1e-999", "read as the nearest binary32, exact"), ("0.1", "read as the nearest binary32, rounded"),
+                         ("inf", "infinity"), ("0", "exact"), ("0.5", "exact")):
+        what = json.loads(expect(0, "cast", text, "--format", "e5m2", "--profile", "ml_dtypes", "--json").stdout)["casts"][0]["what"]
+        check(f"{text}: what happened", what == remark, what)
     for text in ("0x3f8", "0x3f80000", "0x13f800000", "-0x3f800000", "0x1.8"):
         expect(2, "cast", text)
     for text in ("", "1x", "0x", "0x3f80000g", "1e", "--1", "1 2", "nanx"):

@@ -280,7 +280,7 @@ TEST_CASE("what is wrong in a shape's file is said with its key", "[model]") {
   CHECK(message(good + "[parallel]\nlayers = 4\n") ==
         path + ": [parallel]: expected keys of tensor, pipeline, data, micro_batch, got 'layers'");
   CHECK_THAT(message(good + "ffn = = 4\n"), contains(path + ":5:7: "));
-  CHECK(message(good + "[parallel]\ndata = 0\n") == "data: expected 1 to 2^31, got 0");
+  CHECK(message(good + "[parallel]\ndata = 0\n") == path + ": data: expected 1 to 2^31, got 0");
   CHECK_THROWS_WITH(find_training_setup("8b"),
                     "model: expected 125m, 7b, 13b, 175b, llama-7b, mixtral-8x7b, or a TOML file, "
                     "got '8b'");

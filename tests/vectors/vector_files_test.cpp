@@ -294,3 +294,37 @@ TEST_CASE("vector files: every field of a line is refused for every value that i
           fmt::format("'{}': expected 1 scale codes, 0 to 255, got [256]", field));
   }
 }
+
+TEST_CASE("that any NaN is right is written by whoever made the cases, to each kind of file",
+          "[io]") {
+  const TemporaryFolder folder("any_nan");
+  for (const bool any : {true, false})
+    for (const char* name : {"v.txt", "v.jsonl", "v.npz", "v.safetensors"}) {
+      VectorFile file;  // without a header of a file that it was read from
+      file.model = "sm90.wgmma.e4m3";
+      file.a_format = file.b_format = FormatId::e4m3fn;
+      file.terms = 2;
+      file.any_nan = any;
+      file.cases.push_back({{0x7f, 0x38}, {0x38, 0x38}, 0, 0x7fc00000, 1});
+      INFO(name);
+      save_vectors(folder / name, file);
+      CHECK(load_vectors(folder / name).any_nan == any);
+    }
+}
+
+TEST_CASE("a line of a header comes once", "[io]") {
+  const TemporaryFolder folder("twice");
+  const std::string head =
+      "# fp8lab vectors 1\n# model: sm90.wgmma.e4m3\n# input: e4m3\n# terms: 2\n";
+  const std::string row = "3838 4030 3f800000 40600000\n";
+  for (const auto& [line, said] :
+       {std::pair{"# model: sm89.mma.e4m3\n",
+                  "v.txt:5: a second header line '# model: ...', after line 2"},
+        {"# terms: 2\n", "v.txt:5: a second header line '# terms: ...', after line 4"},
+        {"# note: a\n# note: b\n", "v.txt:6: a second header line '# note: ...', after line 5"}}) {
+    write_text(folder / "v.txt", head + line + row);
+    CHECK_THROWS_WITH(load_vectors(folder / "v.txt"), contains(said));
+  }
+  write_text(folder / "v.txt", head + "# a comment\n# a comment\n" + row);
+  CHECK(load_vectors(folder / "v.txt").cases.size() == 1);
+}

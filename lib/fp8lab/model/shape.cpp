@@ -191,7 +191,11 @@ TrainingSetup read_training_setup(const std::filesystem::path& file) {
   top.allow("parallel");
   top.finish();
   setup.parallel = read_parallelism(document, where);
-  validate(setup);
+  try {
+    validate(setup);
+  } catch (const Error& error) {
+    throw Error(fmt::format("{}: {}", where, error.what()));
+  }
   return setup;
 }
 

@@ -237,7 +237,11 @@ CallTable parse_call_table(const std::string& text, const std::string& name) {
   require(number > 0, name, kFirst, text.empty() ? "an empty file" : "another first line");
   auto model = table.header.extract("model");
   require(!model.empty(), name, "a line `# model: INSTRUCTION`", "none");
-  table.model = find_instruction_model(model.mapped()).name;
+  try {
+    table.model = find_instruction_model(model.mapped()).name;
+  } catch (const Error& error) {
+    throw Error(fmt::format("{}: {}", name, error.what()));
+  }
   require(text.ends_with('\n'), name, "an end of line", "the end of the file");
   std::vector<std::vector<std::string>> rows;
   try {

@@ -1,6 +1,8 @@
 #include <fmt/format.h>
 
+#include <charconv>
 #include <nlohmann/json.hpp>
+#include <system_error>
 
 #include "fp8lab/core/error.hpp"
 #include "fp8lab/core/json_text.hpp"
@@ -55,6 +57,22 @@ std::string SweepPlan::command() const {
   return fmt::format("{} --repeat {} --seed {}", command, grid.repeats, grid.seed);
 }
 
+namespace {
+
+Shard shard_of(const std::string& text) {
+  Shard shard;
+  const char* const end = text.data() + text.size();
+  const auto index = std::from_chars(text.data(), end, shard.index);
+  const bool has_slash = index.ec == std::errc{} && index.ptr != end && *index.ptr == '/';
+  const auto count = std::from_chars(has_slash ? index.ptr + 1 : end, end, shard.count);
+  const bool whole = count.ec == std::errc{} && count.ptr == end;
+  require(whole && shard.index >= 0 && shard.index < shard.count, "sweep: shard", "INDEX/COUNT",
+          "'" + text + "'");
+  return shard;
+}
+
+}  // namespace
+
 SweepPlan plan_of_identity(std::string_view identity, FindExperiment find) {
   const auto json = parse_json<Json>(identity, "sweep");
   SweepPlan plan;
@@ -71,13 +89,9 @@ SweepPlan plan_of_identity(std::string_view identity, FindExperiment find) {
       plan.grid.base.set(fmt::format("{}={}", key, toml.get<std::string>()));
     for (const Json& axis : json.at("axes"))
       plan.grid.axes.push_back(parse_axis(axis.get<std::string>(), plan.grid.base));
-    const std::string shard = json.at("shard");
-    const auto slash = shard.find('/');
-    plan.shard = {std::stoll(shard.substr(0, slash)), std::stoll(shard.substr(slash + 1))};
+    plan.shard = shard_of(json.at("shard").get<std::string>());
   } catch (const Json::exception& error) {
     throw Error("sweep", "the plan in the log of the sweep", json_reason(error));
-  } catch (const std::logic_error&) {  // of std::stoll
-    throw Error("sweep: shard", "INDEX/COUNT", json.at("shard").dump());
   }
   plan.grid.validate();
   return plan;

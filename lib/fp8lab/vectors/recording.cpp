@@ -30,8 +30,10 @@ class RecordingReader {
     next();  // the magic line, which the caller has seen
     while (next() && text_.starts_with('#')) {
       const std::size_t colon = text_.find(": ");
-      if (colon != std::string::npos && colon > 2)
-        file_.header[text_.substr(2, colon - 2)] = text_.substr(colon + 2);
+      if (colon == std::string::npos || colon < 3) continue;
+      const std::string key = text_.substr(2, colon - 2);
+      const auto [at, is_new] = file_.header.emplace(key, text_.substr(colon + 2));
+      if (!is_new) fail(fmt::format("a second header line '# {}: ...'", key.substr(0, 40)));
     }
     const RecordingPlan plan = read_plan();
     file_.cases = planned_cases(plan);

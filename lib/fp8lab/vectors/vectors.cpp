@@ -89,6 +89,9 @@ class Reader {
       const std::size_t colon = text_.find(": ");
       if (colon == std::string::npos || colon < 3) continue;  // a plain comment
       const std::string key = text_.substr(2, colon - 2);
+      if (file_.header.contains(key))
+        fail(fmt::format("a second header line '# {}: ...', after line {}", key.substr(0, 40),
+                         header_lines_.at(key)));
       file_.header[key] = text_.substr(colon + 2);
       header_lines_[key] = line_;
     }
