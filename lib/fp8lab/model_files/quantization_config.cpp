@@ -6,7 +6,7 @@
 #include <nlohmann/json.hpp>
 
 #include "fp8lab/core/error.hpp"
-#include "fp8lab/core/json_text.hpp"
+#include "fp8lab/model_files/exact_json.hpp"
 
 namespace fp8lab {
 namespace {
@@ -17,7 +17,7 @@ constexpr const char* kKey = "quantization_config";
 constexpr int kIndent = 2;
 
 Json parse_object(const std::string& text, const std::string& where) {
-  Json config = parse_json<Json>(text, where);
+  Json config = parse_exact_json(text, where);
   require(config.is_object(), where, "a JSON object", config.type_name());
   return config;
 }
@@ -264,7 +264,7 @@ std::string with_quantization(const std::string& text, const std::string& where,
   require_quantizable(text, where);
   Json config = parse_object(text, where);
   config[kKey] = describe(layout, scheme, kept);
-  return config.dump(kIndent) + "\n";
+  return exact_json(config, kIndent) + "\n";
 }
 
 std::string modelopt_config(const WeightScheme& scheme, const std::vector<std::string>& kept) {
@@ -273,13 +273,13 @@ std::string modelopt_config(const WeightScheme& scheme, const std::vector<std::s
   if (scheme.tiles == WeightTiles::group && !is_mxfp4) quantization["group_size"] = scheme.k_block;
   quantization["exclude_modules"] = kept;
   const Json config{{"producer", modelopt_producer()}, {"quantization", quantization}};
-  return config.dump(kIndent) + "\n";
+  return exact_json(config, kIndent) + "\n";
 }
 
 std::string without_quantization(const std::string& text, const std::string& where) {
   Json config = parse_object(text, where);
   config.erase(kKey);
-  return config.dump(kIndent) + "\n";
+  return exact_json(config, kIndent) + "\n";
 }
 
 std::optional<ElementType> model_type(const std::string& text, const std::string& where) {
