@@ -38,6 +38,15 @@ def test_claims():
         check(f"{claim['id']}: fields", fields == expected, f"{fields}\n{expected}")
 
 
+def test_bits():
+    """Bits of codes: the fields of a format with one blank between them, and none where a field is missing."""
+    for name, fields in (("e8m0fnu", [8]), ("e4m3fn", [1, 4, 3]), ("e2m1", [1, 2, 1]), ("e5m2", [1, 5, 2])):
+        for one in as_json("table", name)["codes"]:
+            digits = f"{one['code']:0{sum(fields)}b}"
+            parts = [digits[sum(fields[:i]):sum(fields[:i + 1])] for i in range(len(fields))]
+            check(f"{name}: bits of {one['code']}", one["bits"] == " ".join(parts), one)
+
+
 def test_groups(at):
     """Where groups lie, in products and in their checks."""
     rng = np.random.default_rng(1)
@@ -158,6 +167,7 @@ def test_report(at):
 
 test_claims()
 test_recipes()
+test_bits()
 test_table()
 test_reveal()
 for test in (test_groups, test_group_scales, test_outputs, test_report):

@@ -64,7 +64,7 @@ def check_input_scales(out, batches, recipe, input_scale):
 
 
 def check_dequantized(model, out, folder, target, codes, scale, dtype):
-    """code * scale in binary32, rounded once more to BF16."""
+    """code * scale in binary32, rounded once more to BF16 or FP16."""
     back_folder = folder / "back"
     works("dequantize", target, "-o", back_folder, "--dtype", dtype.lower())
     back = read_model(back_folder)
@@ -84,7 +84,9 @@ def check_dequantized(model, out, folder, target, codes, scale, dtype):
             full = np.repeat(np.repeat(s, 128, 0)[:rows], 128, 1)[:, :k]
         product = values[np.frombuffer(out[f"{name[:-7]}.{codes}"][2], np.uint8)].reshape(rows, k) * full
         bits = product.astype(np.float32).view(np.uint32).astype(np.uint64)
-        want = ((bits + 0x7FFF + (bits >> 16 & 1)) >> 16).astype(np.uint16) if dtype == "BF16" else bits.astype(np.uint32)
+        want = {"BF16": lambda: ((bits + 0x7FFF + (bits >> 16 & 1)) >> 16).astype(np.uint16),
+                "F16": lambda: product.astype(np.float32).astype(np.float16),
+                "F32": lambda: bits.astype(np.uint32)}[dtype]()
         check(f"dequantized {name}", back[name][0] == dtype and back[name][2] == want.tobytes(), back[name][:2])
     config = json.loads((back_folder / "config.json").read_text())
     check("a dequantized config says nothing of FP8", "quantization_config" not in config, config)
@@ -128,7 +130,8 @@ def test_layouts(folder):
         expected = {"config.json", "tokenizer.json", "model.safetensors.index.json", "model-00001-of-00002.safetensors",
                     "model-00002-of-00002.safetensors"} | ({"hf_quant_config.json"} if layout == "modelopt" else set())
         check(f"{layout}: files", files == expected, files)
-        check_dequantized(model, out, folder, target, codes, scale, dtype)
+        for wanted in (dtype, "F16"):
+            check_dequantized(model, out, folder, target, codes, scale, wanted)
         shutil.rmtree(target)
     return sources["BF16"]
 

@@ -1,10 +1,14 @@
 // Parts of a state that begin and end anywhere, and amaxes whose scale is beyond binary32.
 
 #include <algorithm>
+#include <bit>
+#include <cmath>
+#include <cstdint>
 #include <vector>
 
 #include "catch.hpp"
 #include "fp8lab/core/random.hpp"
+#include "fp8lab/optim/expansion.hpp"
 #include "fp8lab/optim/state_tensor.hpp"
 
 using namespace fp8lab;
@@ -40,5 +44,24 @@ TEST_CASE("a state's largest scale is 2^127", "[optim]") {
     std::vector<float> got(3);
     tensor.load(0, got);
     CHECK(got == std::vector<float>{0x1p-136F, -0x1p-136F, 0.0F});
+  }
+}
+
+TEST_CASE("zeros keep their signs when a group is expanded, beside any other value", "[optim]") {
+  const auto bits = [](float x) { return std::bit_cast<std::uint32_t>(x); };
+  for (const float other : {1.0F, -1.0F, 0x1p-20F, 448.0F}) {
+    const std::vector<float> group{0.0F, other, -0.0F};
+    const Expansion e = expansion_of(group, format(FormatId::e4m3fn));
+    StateTensor tensor({FormatId::e4m3fn, StateScaling::expanded}, group.size());
+    tensor.assign(group, 1);
+    std::vector<float> got(group.size());
+    tensor.load(0, got);
+    INFO("beside " << other);
+    for (const std::size_t i : {0U, 2U}) {
+      CHECK(bits(e.expand(group[i])) == bits(group[i]));
+      CHECK(bits(e.contract(group[i])) == bits(group[i]));
+      CHECK(bits(got[i]) == bits(group[i]));
+    }
+    CHECK(std::signbit(got[1]) == std::signbit(other));
   }
 }

@@ -1,5 +1,6 @@
 #include "fp8lab/report/report.hpp"
 
+#include <algorithm>
 #include <array>
 #include <nlohmann/json.hpp>
 #include <string>
@@ -9,6 +10,7 @@
 #include "catch.hpp"
 #include "experiment/sample_results.hpp"
 #include "fp8lab/core/error.hpp"
+#include "fp8lab/io/checksum.hpp"
 #include "fp8lab/io/files.hpp"
 #include "fp8lab/report/html.hpp"
 #include "fp8lab/report/style.hpp"
@@ -383,6 +385,48 @@ TEST_CASE("a changed digit in any file that a report reads is refused", "[experi
              ? 4
              : 2));  // a table, a plot and a map as JSON, result.json; pictures where vl-convert is
   CHECK_NOTHROW(report_of(run.folder));
+}
+
+TEST_CASE("a table is cut where it has more rows than a page shows, not before", "[report]") {
+  for (const std::size_t rows : {kReportRows - 1, kReportRows, kReportRows + 1}) {
+    const StoredTable table{
+        "Long", "long.csv", {{"i", "1", "row"}}, std::vector<std::vector<std::string>>(rows, {"1"}),
+        "",     0};
+    const std::string html = html_table(table);
+    INFO(rows << " rows");
+    CHECK(count(html, "<tr><td") == std::min(rows, kReportRows));
+    CHECK(count(html, "The first") == (rows > kReportRows ? 1 : 0));
+  }
+}
+
+TEST_CASE("each file of a plot has a checksum of its own", "[report]") {
+  using Json = nlohmann::json;
+  const TemporaryFolder out("plot_checksums");
+  const WrittenRun run = write_sample(out.path(), Plots::skip);
+  const std::vector<std::pair<std::string, std::string>> files{
+      {"p.json", R"({"$schema": "vega-lite"})"}, {"p.svg", "<svg>1</svg>"}};
+  Json plot{{"name", "p"},
+            {"title", "P"},
+            {"kind", "plot"},
+            {"files", Json::array()},
+            {"crc32", Json::array()}};
+  for (const auto& [name, text] : files) {
+    write_file(run.folder / name, text);
+    plot["files"].push_back(name);
+    plot["crc32"].push_back(crc32_text(text));
+  }
+  Json json = Json::parse(run.result_json);
+  json.erase("crc32");
+  json.erase("headline");
+  json["plots"] = Json::array({plot});
+  write_file(run.folder / "result.json", json.dump());
+  CHECK_NOTHROW(report_of(run.folder));
+  for (const auto& [name, text] : files) {
+    INFO(name);
+    write_file(run.folder / name, text + " ");
+    CHECK_THROWS_WITH(report_of(run.folder), contains(name + ": crc32: expected "));
+    write_file(run.folder / name, text);
+  }
 }
 
 TEST_CASE("a table without rows is shown with its heading", "[experiment]") {
