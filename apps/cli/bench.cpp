@@ -50,7 +50,8 @@ void write_folder(const Benchmark& benchmark, const nlohmann::json& report,
 
 int run(const std::vector<Benchmark>& chosen, const BenchOptions& options,
         const std::string& command) {
-  if (!options.out.empty()) make_writable_folder(options.out);
+  for (const Benchmark& benchmark : chosen)
+    if (!options.out.empty()) require_writable_results(options.out, "bench-" + benchmark.name);
   nlohmann::json report{{"ceilings", ceilings(options.threads)}};
   const nlohmann::json& c = report["ceilings"];
   if (!options.json)

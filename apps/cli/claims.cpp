@@ -101,7 +101,7 @@ void write_folder(const ClaimsArguments& options, const std::vector<MeasuredClai
 int run(ClaimsArguments options) {
   const auto started = std::chrono::system_clock::now();
   options.context.threads = team_size(options.context.threads);
-  if (!options.out.empty()) make_writable_folder(options.out);
+  if (!options.out.empty()) require_writable_results(options.out, "claims");
   std::vector<MeasuredClaim> done;
   nlohmann::ordered_json measured = nlohmann::ordered_json::array();
   std::map<Verdict, int> counts;

@@ -13,6 +13,8 @@
 #include "command.hpp"
 #include "fp8lab/core/counted.hpp"
 #include "fp8lab/core/error.hpp"
+#include "fp8lab/core/json_text.hpp"
+#include "fp8lab/io/files.hpp"
 #include "fp8lab/io/npy.hpp"
 #include "fp8lab/io/safetensors.hpp"
 #include "fp8lab/model_files/layout.hpp"
@@ -23,9 +25,9 @@
 #include "non_finite.hpp"
 #include "quantize_model.hpp"
 #include "quantized_file.hpp"
+#include "say.hpp"
 
 namespace fp8lab::cli {
-#include "say.hpp"
 namespace {
 
 struct QuantizeArguments {
@@ -278,6 +280,7 @@ int quantize_file(const QuantizeArguments& options) {
                              ? preset.recipe(role)
                              : preset.recipe(role, find_linear_product(options.product));
   require_nvfp4_options(recipe, options);
+  if (!options.output.empty()) require_writable_file(options.output);
   const Input input = open_input(options.input, options);
   const std::vector<Input> past = open_past(recipe, options, input.chosen.size());
   std::vector<QuantizedTensor> results;

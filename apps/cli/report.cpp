@@ -54,14 +54,16 @@ std::vector<StoredRun> runs_in(const fs::path& folder) {
 }
 
 int run(const ReportArguments& options) {
+  const fs::path file = options.file.empty() ? fs::path(options.folders.front()) / "report.html"
+                                             : fs::path(options.file);
+  if (!options.file.empty()) require_writable_file(file);
   std::vector<std::vector<StoredRun>> of_folders;
   std::vector<StoredRun> all;
   for (const std::string& folder : options.folders) {
     of_folders.push_back(runs_in(folder));
     all.insert(all.end(), of_folders.back().begin(), of_folders.back().end());
   }
-  const fs::path file = options.file.empty() ? fs::path(options.folders.front()) / "report.html"
-                                             : fs::path(options.file);
+  if (options.file.empty()) require_writable_file(file);
   const bool compares =
       of_folders.size() == 2 && !options.separate && comparable(of_folders[0], of_folders[1]);
   const std::string html =

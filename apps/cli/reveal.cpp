@@ -71,6 +71,7 @@ int run(RevealArguments options) {
   require(options.model.empty() != options.folder.empty(), "--model",
           "either a model to probe, or --probes FOLDER for a kernel that runs elsewhere",
           options.model.empty() ? "neither" : "both");
+  if (!options.output.empty()) require_writable_file(options.output);
   const ModelBook book = load_models(options.models);
   const FormatId output = find_format(options.output_dtype).id;
   if (options.model.empty()) {

@@ -223,7 +223,8 @@ int run_jobs(const RunArguments& options, const Part& part) {
   const bool over_mpi = jobs.size() == 1 && supports_mpi(jobs.front().experiment->default_toml);
   require(!options.mpi || over_mpi, "mpi", fmt::format("{} alone", over_mpi_names()),
           fmt::format("{} experiments, the first {}", jobs.size(), jobs.front().experiment->name));
-  if (part.speaks) make_writable_folder(options.out);
+  for (const Job& job : jobs)
+    if (part.speaks) require_writable_results(options.out, std::string(job.experiment->name));
   nlohmann::ordered_json runs = nlohmann::ordered_json::array();
   for (const Job& job : jobs) {
     const WrittenRun done = run_one(options, part, job);

@@ -6,13 +6,16 @@
 #include <filesystem>
 #include <memory>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <sstream>
 
 #include "command.hpp"
 #include "fp8lab/core/counted.hpp"
 #include "fp8lab/core/error.hpp"
-#include "fp8lab/core/threads.hpp"
 #include "fp8lab/core/json_text.hpp"
+#include "fp8lab/core/threads.hpp"
+#include "fp8lab/io/files.hpp"
+#include "fp8lab/io/output_lock.hpp"
 #include "fp8lab/train/guard.hpp"
 #include "fp8lab/train/monitor.hpp"
 #include "json_number.hpp"
@@ -284,7 +287,21 @@ nlohmann::json json_of(const Run& run, const TrainOutcome& outcome,
   return json;
 }
 
+/// Two runs that wrote one file would each lose what the other wrote.
+struct TrainLocks {
+  explicit TrainLocks(const TrainOptions& o) {
+    if (!o.log.empty()) log.emplace(o.log);
+    if (o.checkpoint.empty()) return;
+    checkpoint.emplace(o.checkpoint);
+    require_writable_file(o.checkpoint);
+  }
+
+  std::optional<OutputLock> log;
+  std::optional<OutputLock> checkpoint;
+};
+
 int run(TrainOptions o) {
+  const TrainLocks locks(o);
   o.threads = team_size(o.threads);
   Run trained(o);
   train::TrainingMonitor monitor({}, trained.steps_done());

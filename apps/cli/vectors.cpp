@@ -9,13 +9,14 @@
 #include "command.hpp"
 #include "fp8lab/core/counted.hpp"
 #include "fp8lab/core/error.hpp"
+#include "fp8lab/io/files.hpp"
 #include "fp8lab/vectors/cases.hpp"
 #include "fp8lab/vectors/reduce.hpp"
 #include "fp8lab/vectors/separate.hpp"
 #include "fp8lab/vectors/vector_files.hpp"
 #include "models.hpp"
-
 #include "say.hpp"
+
 namespace fp8lab::cli {
 namespace {
 
@@ -66,6 +67,7 @@ int run(const VectorsArguments& options) {
   require(options.model.empty() != options.separate.empty(), "vectors",
           "either --model NAME or --separate MODEL1 MODEL2",
           options.model.empty() ? "neither" : "both");
+  if (options.output != "-") require_writable_file(options.output);
   if (!options.separate.empty()) return write_separating(options);
   require(options.count > 0, "--count", "the number of cases, 1 to 10000000", "none");
   const InstructionModel& model =

@@ -224,6 +224,8 @@ void require_only_what_is_read(const Command& command, const VerifyArguments& op
 int run(const VerifyArguments& options, const std::string& command) {
   if (const std::optional<Groups> groups = groups_of(options.operands.groups))
     return run_grouped(options, *groups);
+  if (!options.map.empty()) require_writable_folder(options.map);
+  if (!options.out.empty()) require_writable_results(options.out, "verify");
   const auto started = std::chrono::system_clock::now();
   const VerifyReport report = verify_as_asked(options);
   if (options.json) {

@@ -11,7 +11,6 @@
 #include "fp8lab/core/toml_text.hpp"
 
 using namespace fp8lab;
-using test::contains;
 
 namespace {
 

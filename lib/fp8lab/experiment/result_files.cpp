@@ -1,27 +1,24 @@
 #include "fp8lab/experiment/result_files.hpp"
 
-#include <fcntl.h>
 #include <fmt/chrono.h>
 #include <fmt/format.h>
-#include <sys/file.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
 #include <cmath>
 #include <nlohmann/json.hpp>
 #include <set>
-#include "fp8lab/core/json_text.hpp"
-#include "fp8lab/core/printable.hpp"
 #include <system_error>
 
 #include "fp8lab/core/error.hpp"
+#include "fp8lab/core/json_text.hpp"
+#include "fp8lab/core/printable.hpp"
 #include "fp8lab/experiment/column_json.hpp"
 #include "fp8lab/experiment/machine.hpp"
 #include "fp8lab/io/checksum.hpp"
 #include "fp8lab/io/files.hpp"
+#include "fp8lab/io/output_lock.hpp"
 #include "fp8lab/io/partial.hpp"
-#include "fp8lab/io/special_files.hpp"
 #include "fp8lab/plots/draw.hpp"
 #include "fp8lab/plots/plot_json.hpp"
 
@@ -165,38 +162,12 @@ std::set<std::string> files_of_earlier_run(const fs::path& folder) {
   return files;
 }
 
-/// A folder that one run writes at a time: two that end together would leave tables of both.
-class WritingFolder {
- public:
-  explicit WritingFolder(const fs::path& path)
-      : path_(path), folder_(::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC)) {
-    if (!folder_.is_open()) fail();
-    int locked = -1;
-    do {
-      locked = ::flock(folder_.value(), LOCK_EX);
-    } while (locked != 0 && errno == EINTR);
-    // Some network file systems have no locks.
-    if (locked != 0 && errno != ENOTSUP && errno != ENOSYS && errno != ENOLCK) fail();
-  }
-  void sync() const {
-    if (::fsync(folder_.value()) != 0 && errno != EINVAL && errno != ENOTSUP) fail();
-  }
-
- private:
-  [[noreturn]] void fail() const {
-    const std::error_code reason(errno, std::generic_category());
-    throw Error(fmt::format("{}: cannot write: {}", path_.string(), reason.message()));
-  }
-
-  fs::path path_;
-  Descriptor folder_;
-};
-
 void move_in(const fs::path& from, const fs::path& to, const std::vector<std::string>& files) {
   std::error_code error;
   fs::create_directories(to, error);
   if (error) throw Error(fmt::format("{}: cannot write: {}", to.string(), error.message()));
-  const WritingFolder alone(to);
+  // Two runs that end together would leave tables of both.
+  const FolderLock alone(to);
   std::set<std::string> stale = files_of_earlier_run(to);
   for (const std::string& file : files) {
     stale.erase(file);
@@ -210,11 +181,40 @@ void move_in(const fs::path& from, const fs::path& to, const std::vector<std::st
 
 }  // namespace
 
+void require_writable_results(const fs::path& out, const std::string& experiment) {
+  require_file_name("experiment name", experiment);
+  require_writable_folder(out / experiment);
+}
+
 WrittenRun write_results(const Results& results, const RunRecord& record, const fs::path& out,
                          Plots plots) {
   require_file_name("experiment name", record.experiment);
   const PartialFolder staging(out, record.experiment);
   Staged staged;
+  stage_tables(results, staging.path(), staged);
+  stage_plots(results, staging.path(), plots, staged);
+  staged.files.emplace_back(kResultFile);
+
+  Json json = header_of(record);
+  json["findings"] = results.findings;
+  if (results.headline) {
+    const bool drawn = std::ranges::any_of(
+        results.plots, [&](const Plot& plot) { return plot.name == results.headline->plot; });
+    require(drawn, "headline plot", "the name of a plot of this run",
+            fmt::format("'{}'", results.headline->plot));
+    json["headline"] = json_of(*results.headline);
+  }
+  json["tables"] = staged.tables;
+  json["plots"] = staged.plots;
+  if (!staged.plots_note.empty()) json["plots_note"] = staged.plots_note;
+  json["files"] = staged.files;
+  WrittenRun run{out / record.experiment, staged.files, staged.plots_note,
+                 with_own_checksum(json_text(json, 2) + "\n")};
+  write_file(staging.path() / kResultFile, run.result_json);
+  move_in(staging.path(), run.folder, run.files);
+  return run;
+}
+
 namespace {
 
 /// The output of printf: text that a terminal cannot show as it is. A shell cuts line ends off at
@@ -238,36 +238,12 @@ std::string with_escapes(std::string_view text) {
 
 }  // namespace
 
-  stage_tables(results, staging.path(), staged);
-  stage_plots(results, staging.path(), plots, staged);
-  staged.files.emplace_back(kResultFile);
-
-  Json json = header_of(record);
-  if (printable(text) != text) return with_escapes(text);
-  json["findings"] = results.findings;
-  if (results.headline) {
-    const bool drawn = std::ranges::any_of(
-        results.plots, [&](const Plot& plot) { return plot.name == results.headline->plot; });
-    require(drawn, "headline plot", "the name of a plot of this run",
-            fmt::format("'{}'", results.headline->plot));
-    json["headline"] = json_of(*results.headline);
-  }
-  json["tables"] = staged.tables;
-  json["plots"] = staged.plots;
-  if (!staged.plots_note.empty()) json["plots_note"] = staged.plots_note;
-  json["files"] = staged.files;
-  WrittenRun run{out / record.experiment, staged.files, staged.plots_note,
-                 with_own_checksum(json_text(json, 2) + "\n")};
-  write_file(staging.path() / kResultFile, run.result_json);
-  move_in(staging.path(), run.folder, run.files);
-  return run;
-}
-
 std::string shell_quoted(std::string_view text) {
   constexpr std::string_view kSafe =
       "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-+=./:,@%";
   if (!text.empty() && text.find_first_not_of(kSafe) == std::string_view::npos)
     return std::string(text);
+  if (printable(text) != text) return with_escapes(text);
   std::string out = "'";
   for (const char c : text) {
     if (c == '\'')

@@ -54,6 +54,10 @@ struct WrittenRun {
 WrittenRun write_results(const Results& results, const RunRecord& record,
                          const std::filesystem::path& out, Plots plots);
 
+/// Throws `Error` with the path and the reason unless `write_results` could write there, so that
+/// long work does not fail at its end. Makes no folder.
+void require_writable_results(const std::filesystem::path& out, const std::string& experiment);
+
 /// `text`, quoted so that a POSIX shell reads it as one word.
 std::string shell_quoted(std::string_view text);
 

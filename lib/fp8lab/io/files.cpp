@@ -23,6 +23,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
+constexpr const char* kProbe = "probe";
 constexpr std::size_t kMostOfStream = std::size_t{1} << 30;
 
 [[noreturn]] void fail(std::string_view what, const fs::path& path, int reason) {
@@ -131,9 +132,29 @@ void make_writable_folder(const fs::path& folder) {
   fs::create_directories(folder, error);
   if (error)
     throw Error(fmt::format("{}: cannot make this folder: {}", folder.string(), error.message()));
-  constexpr const char* kProbe = "probe";
-  const OutputFile probe(folder / kProbe);    // never takes its place
-  remove_abandoned_partials(folder, kProbe);  // nobody needs one that could be made
+  const OutputFile probe(folder / kProbe);  // never takes its place
+}
+
+void require_writable_folder(const fs::path& folder) {
+  require(!folder.empty(), "folder", "the name of a folder", "''");
+  fs::path there = folder;
+  std::error_code error;
+  while (!there.empty() && fs::symlink_status(there, error).type() == fs::file_type::not_found)
+    there = there.parent_path();
+  if (there.empty()) there = ".";
+  if (!fs::is_directory(there, error))
+    throw Error(fmt::format("{}: cannot make this folder: {} is no folder", folder.string(),
+                            there.string()));
+  const OutputFile probe(there / kProbe);
+}
+
+void require_writable_file(const fs::path& path) {
+  std::error_code error;
+  const fs::file_status status = fs::status(path, error);
+  const bool is_special =
+      fs::exists(status) && !fs::is_regular_file(status) && !fs::is_directory(status);
+  if (is_special || descriptor_named_by(path)) return;
+  const OutputFile probe(path);  // never takes its place
 }
 
 void require_file_name(std::string_view argument, std::string_view name) {

@@ -27,6 +27,14 @@ void write_file(const std::filesystem::path& path, const std::function<void(std:
 /// unless files can be written there, so that long work does not fail at its end.
 void make_writable_folder(const std::filesystem::path& folder);
 
+/// The same without making it: the nearest folder above that exists must take files.
+void require_writable_folder(const std::filesystem::path& folder);
+
+/// Throws `Error` with the path and the reason unless a file can be written under this name, so
+/// that long work does not fail at its end. A file that exists does not change; devices and pipes
+/// are not tried.
+void require_writable_file(const std::filesystem::path& path);
+
 /// Throws `Error` that names `argument` unless `name` consists of letters, digits,
 /// `-`, `_` and inner dots, so that it is the name of a file in one folder.
 void require_file_name(std::string_view argument, std::string_view name);

@@ -15,6 +15,7 @@
 #include "fp8lab/io/npy.hpp"
 #include "fp8lab/io/npz.hpp"
 #include "fp8lab/io/output_file.hpp"
+#include "fp8lab/io/output_lock.hpp"
 #include "fp8lab/io/safetensors.hpp"
 #include "fp8lab/tensors/packed.hpp"
 
@@ -216,7 +217,9 @@ Operand load_operand(const std::string& name, std::optional<ElementType> dtype) 
   return {name, {unpacked(tensor.type), tensor.shape, *codes, false}, codes};
 }
 
-void require_savable(const path& file) {
+namespace {
+
+void require_tensor_file(const path& file) {
   const std::string ending = file.extension().string();
   require(ending == ".npy" || ending == ".npz" || ending == ".safetensors", "output",
           "a file that ends in .npy, .npz or .safetensors", fmt::format("'{}'", file.string()));
@@ -225,8 +228,15 @@ void require_savable(const path& file) {
           "a file in an existing folder", fmt::format("'{}'", file.string()));
 }
 
+}  // namespace
+
+void require_savable(const path& file) {
+  require_tensor_file(file);
+  require_writable_file(file);
+}
+
 void save_tensor(const path& file, const std::string& name, const TensorView& tensor) {
-  require_savable(file);
+  require_tensor_file(file);
   const std::string ending = file.extension().string();
   if (ending == ".safetensors" && packed(tensor.type) != tensor.type) {
     const std::vector<std::byte> codes = pack_codes(tensor);
@@ -234,9 +244,11 @@ void save_tensor(const path& file, const std::string& name, const TensorView& te
   }
   if (ending == ".safetensors") return write_safetensors(file, {{name, tensor}});
   const path where = sidecar_path(file);
-  const std::unique_ptr<OutputFile> sidecar = prepare_sidecar(where, tensor);
   const std::unique_ptr<OutputFile> output =
       ending == ".npz" ? prepare_npz(file, {{name, tensor}}) : prepare_npy(file, tensor);
+  // Two writers that end together leave nothing of one beside something of the other.
+  const FolderLock alone(file.parent_path());
+  const std::unique_ptr<OutputFile> sidecar = prepare_sidecar(where, tensor);
   // Between the two renames no file may say what the other does not hold.
   std::error_code error;
   if (sidecar && !std::filesystem::remove(where, error) && error)

@@ -55,8 +55,8 @@ class Operand {
 /// sidecar. Throws `Error` with the file, the reason and a remedy.
 Operand load_operand(const std::string& name, std::optional<ElementType> dtype = std::nullopt);
 
-/// Throws `Error` unless `save_tensor` supports the ending of `path` and its folder
-/// exists. Call it before long work.
+/// Throws `Error` unless `save_tensor` supports the ending of `path` and its folder takes files: it
+/// is tried. Call it before long work.
 void require_savable(const std::filesystem::path& path);
 
 /// Writes one row-major tensor as .npy, .npz or .safetensors, by the ending of

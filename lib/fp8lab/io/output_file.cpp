@@ -73,7 +73,8 @@ void OutputFile::open_partial() {
   std::error_code error;
   // Nobody opens what will be private before it is.
   const mode_t mode = fs::exists(target_, error) ? kPrivate : kNewMode;
-  do {
+  remove_abandoned_partials(target_.parent_path(), target_.filename().string());
+  while (true) {
     partial_ = std::make_unique<Partial>(partial_name(target_));
     file_ = std::make_unique<Descriptor>(::open(
         partial_->path().c_str(), O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, mode));
@@ -81,8 +82,13 @@ void OutputFile::open_partial() {
       const int reason = errno;
       partial_->keep();  // it is not ours
       if (reason != EEXIST) fail(reason);
+      continue;
     }
-  } while (!file_->is_open());
+    claim_ = std::make_unique<Descriptor>(::fcntl(file_->value(), F_DUPFD_CLOEXEC, 0));
+    if (!claim_->is_open()) fail(errno);
+    if (claim_partial(claim_->value(), partial_->path())) return;
+    partial_->keep();  // it was taken for an abandoned one
+  }
 }
 
 void OutputFile::write(std::string_view bytes) {

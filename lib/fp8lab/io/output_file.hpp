@@ -41,6 +41,7 @@ class OutputFile {
   std::filesystem::path target_;      ///< after resolution of links
   std::unique_ptr<Partial> partial_;  ///< null: written directly
   std::unique_ptr<Descriptor> file_;
+  std::unique_ptr<Descriptor> claim_;  ///< of the temporary file, until it has its name
 };
 
 }  // namespace fp8lab

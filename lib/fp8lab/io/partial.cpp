@@ -3,12 +3,15 @@
 #include <dirent.h>
 #include <fcntl.h>
 #include <fmt/format.h>
+#include <sys/file.h>
+#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <array>
 #include <atomic>
+#include <cerrno>
 #include <csignal>
 #include <cstddef>
 #include <cstdint>
@@ -102,6 +105,20 @@ bool is_partial_of(std::string_view name, std::string_view prefix) {
          name.size() == kDigits + std::string_view(kEnding).size();
 }
 
+bool lock(int descriptor, int how) {
+  int locked = -1;
+  do {
+    locked = ::flock(descriptor, how);
+  } while (locked != 0 && errno == EINTR);
+  return locked == 0;
+}
+
+/// The lock is held until the name is gone: a writer that waits for it sees that.
+void remove_if_abandoned(const char* name) {
+  const Descriptor file(::open(name, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY | O_CLOEXEC));
+  if (file.is_open() && lock(file.value(), LOCK_EX | LOCK_NB)) remove_name(name);
+}
+
 void end_by(int signal) {
   remove_partials();
   std::signal(signal, SIG_DFL);
@@ -129,13 +146,31 @@ void Partial::forget() {
   known_ = false;
 }
 
+bool is_named(int descriptor, const std::filesystem::path& path) {
+  struct stat here {};
+  struct stat there {};
+  return ::fstat(descriptor, &here) == 0 && ::lstat(path.c_str(), &there) == 0 &&
+         here.st_ino == there.st_ino && here.st_dev == there.st_dev;
+}
+
+bool claim_partial(int descriptor, const std::filesystem::path& path) {
+  // Some network file systems have no locks; there nobody removes what others left.
+  return !lock(descriptor, LOCK_EX) || is_named(descriptor, path);
+}
+
 PartialFolder::PartialFolder(const std::filesystem::path& folder, const std::string& name)
     : partial_(partial_name(folder / name)) {
   std::error_code error;
   std::filesystem::create_directories(folder, error);
+  if (!error) remove_abandoned_partials(folder, name);
   if (!error && !std::filesystem::create_directory(path(), error) && !error)
     error = std::make_error_code(std::errc::file_exists);
-  if (!error) return;
+  if (!error) {
+    claim_ = std::make_unique<Descriptor>(
+        ::open(path().c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));
+    if (claim_->is_open() && claim_partial(claim_->value(), path())) return;
+    error = std::make_error_code(std::errc::no_such_file_or_directory);
+  }
   if (error == std::errc::file_exists) partial_.keep();
   throw Error(fmt::format("{}: cannot write there: {}", folder.string(), error.message()));
 }
@@ -149,8 +184,10 @@ std::filesystem::path partial_name(const std::filesystem::path& path) {
 void remove_abandoned_partials(const std::filesystem::path& folder, const std::string& name) {
   const std::string prefix = partial_prefix(name);
   std::error_code ignored;
-  for (const auto& entry : std::filesystem::directory_iterator(folder, ignored))
-    if (is_partial_of(entry.path().filename().string(), prefix)) remove_name(entry.path().c_str());
+  for (const auto& entry :
+       std::filesystem::directory_iterator(folder.empty() ? "." : folder, ignored))
+    if (is_partial_of(entry.path().filename().string(), prefix))
+      remove_if_abandoned(entry.path().c_str());
 }
 
 void remove_partials() noexcept {

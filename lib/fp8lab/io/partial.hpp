@@ -3,8 +3,11 @@
 // complete.
 
 #include <filesystem>
+#include <memory>
 #include <string>
 #include <string_view>
+
+#include "fp8lab/io/special_files.hpp"
 
 namespace fp8lab {
 
@@ -29,6 +32,14 @@ class Partial {
   bool known_ = true;
 };
 
+/// Whether the open file still has this name.
+bool is_named(int descriptor, const std::filesystem::path& path);
+
+/// Locks a temporary file or folder for as long as any copy of the descriptor is open, so that
+/// others can tell it from an abandoned one. Whether it still has this name: it may have been
+/// removed as abandoned before the lock was there.
+bool claim_partial(int descriptor, const std::filesystem::path& path);
+
 /// A new folder `FOLDER/.NAME.01234567.partial`, removed with its files.
 class PartialFolder {
  public:
@@ -39,13 +50,14 @@ class PartialFolder {
 
  private:
   Partial partial_;
+  std::unique_ptr<Descriptor> claim_;
 };
 
 /// An unpredictable name in the folder of `path`: `.NAME.01234567.partial`.
 std::filesystem::path partial_name(const std::filesystem::path& path);
 
-/// Removes the temporary files and folders that killed writers of `folder/name` left
-/// behind. The caller knows that nobody is writing it now.
+/// Removes the temporary files and folders that killed writers of `folder/name` left behind. Those
+/// of living writers are claimed and stay.
 void remove_abandoned_partials(const std::filesystem::path& folder, const std::string& name);
 
 /// Removes all temporary files and folders. For handlers of signals that end the

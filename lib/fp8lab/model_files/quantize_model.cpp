@@ -182,6 +182,7 @@ QuantizedModel quantize_model(const ModelDirectory& source, const QuantizeModelO
   const std::vector<std::string> kept = kept_modules(model);
   const std::string written =
       with_quantization(config, config_path.string(), layout, run.scheme, kept);
+  require_free_target(target);
   calibrate(options.calibration, run, model);
   if (shares_tensor_scale(layout, run.scheme))
     run.shared_amaxes = shared_amaxes(source, preset.weight, model);

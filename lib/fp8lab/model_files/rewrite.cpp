@@ -13,6 +13,7 @@
 #include "fp8lab/io/files.hpp"
 #include "fp8lab/io/mapped_file.hpp"
 #include "fp8lab/io/output_file.hpp"
+#include "fp8lab/io/output_lock.hpp"
 
 namespace fp8lab {
 namespace {
@@ -21,8 +22,8 @@ namespace fs = std::filesystem;
 using Json = nlohmann::ordered_json;
 
 constexpr std::string_view kJournal = ".fp8lab-rewrite.json";
-constexpr std::size_t kCopyPart = std::size_t{8} << 20;
 constexpr std::string_view kLock = ".fp8lab-rewrite.json.lock";  // of the journal
+constexpr std::size_t kCopyPart = std::size_t{8} << 20;
 constexpr int kIndent = 2;
 
 std::string_view text_of(std::span<const std::byte> bytes) {
@@ -233,12 +234,21 @@ TensorTask copy_task(const TensorSpec& source) {
   return {source, {source}, copy};
 }
 
+void require_free_target(const fs::path& target) {
+  require_writable_folder(target);
+  std::error_code error;
+  if (!fs::exists(target, error)) return;
+  const OutputLock alone(target / kJournal);
+}
+
 RewriteSummary rewrite_model(const ModelDirectory& source, const ModelRewrite& rewrite,
                              const fs::path& target,
                              const std::function<void(const RewriteProgress&)>& progress) {
   require_unique_outputs(rewrite);
   const Json journal = journal_of(source, rewrite);
   make_writable_folder(target);
+  const OutputLock alone(target / kJournal);
+  const bool resumes = has_earlier_part(target, journal);
   remove_leftovers(target);
   if (!resumes) write_file(target / kJournal, json_text(journal, kIndent) + "\n");
   RewriteSummary summary;

@@ -62,6 +62,10 @@ struct RewriteSummary {
   std::vector<std::string> left;    ///< folders and weights in other forms, which are not copied
 };
 
+/// Throws `Error` with the path unless files can be written to `target` and no other process is
+/// doing so, so that long work before `rewrite_model` is not in vain. Makes no folder.
+void require_free_target(const std::filesystem::path& target);
+
 /// Throws `Error` for a target that holds something else than an earlier part of the same run, two
 /// outputs of one name, files that cannot be read or written, and what `work` throws.
 RewriteSummary rewrite_model(const ModelDirectory& source, const ModelRewrite& rewrite,
