@@ -5,6 +5,7 @@
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
+#include <cctype>
 #include <cmath>
 #include <optional>
 #include <type_traits>
@@ -38,6 +39,37 @@ Check in_range(T least, T most) {
         return fmt::format("{}, got '{}'", error, CLI::detail::trim_copy(text));
       },
       CLI::Range(least, most).get_description()));
+}
+
+template <class T>
+struct ValueOf {
+  using Type = T;
+};
+template <class T>
+struct ValueOf<std::optional<T>> {
+  using Type = T;
+};
+template <class T>
+constexpr bool kIsInteger =
+    std::is_integral_v<typename ValueOf<T>::Type> && !std::is_same_v<T, bool>;
+template <class T>
+constexpr bool kIsUnsigned = std::is_unsigned_v<typename ValueOf<T>::Type>;
+
+/// The parser takes 010 for 8 and -1 for 2^64 - 1.
+Check plain_integer(bool is_unsigned) {
+  return Check(CLI::Validator(
+      [is_unsigned](const std::string& given) {
+        std::string text = CLI::detail::trim_copy(given);
+        const bool has_sign = text.starts_with('-') || text.starts_with('+');
+        if (is_unsigned && text.starts_with('-'))
+          return fmt::format("expected an integer from 0 on, got '{}'", text);
+        const std::string digits = has_sign ? text.substr(1) : text;
+        const bool octal = digits.size() > 1 && digits[0] == '0' &&
+                           std::isdigit(static_cast<unsigned char>(digits[1])) != 0;
+        return octal ? fmt::format("expected an integer without zeros in front, got '{}'", text)
+                     : std::string();
+      },
+      ""));
 }
 
 /// "Could not convert: --option = text" does not say what is expected.
@@ -160,7 +192,9 @@ Command* Command::add_subcommand(const std::string& name, const std::string& des
 
 template <OptionValue T>
 Option* Command::add_option(const std::string& names, T& value, const std::string& description) {
-  return &options_.emplace_back(app_->add_option(names, value, description));
+  Option* const option = &options_.emplace_back(app_->add_option(names, value, description));
+  if constexpr (kIsInteger<T>) integers_.emplace_back(option, kIsUnsigned<T>);
+  return option;
 }
 
 template Option* Command::add_option(const std::string&, std::string&, const std::string&);
@@ -194,7 +228,14 @@ void Command::require_subcommand(int count) { app_->require_subcommand(count); }
 
 void Command::callback(const std::function<void()>& action) { app_->callback(action); }
 
+/// After the checks of each option, which say more.
+void Command::check_integers() {
+  for (const auto& [option, is_unsigned] : integers_) option->check(plain_integer(is_unsigned));
+  for (const std::unique_ptr<Command>& command : commands_) command->check_integers();
+}
+
 Parsed Command::parse(std::vector<std::string> reversed) {
+  check_integers();
   try {
     app_->parse(std::move(reversed));
     return Parsed::whole;

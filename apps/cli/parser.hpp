@@ -12,6 +12,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 namespace CLI {
@@ -121,11 +122,13 @@ class Command {
 
  private:
   explicit Command(CLI::App* app);
+  void check_integers();
 
   std::unique_ptr<CLI::App> owned_;  ///< by a program
   CLI::App* app_;
   std::deque<Option> options_;
   std::deque<std::unique_ptr<Command>> commands_;
+  std::vector<std::pair<Option*, bool>> integers_;  ///< and whether none is negative
 };
 
 }  // namespace fp8lab::cli
