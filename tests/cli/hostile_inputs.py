@@ -256,6 +256,70 @@ def test_messages(folder):
         shutil.rmtree(folder / "m", ignore_errors=True)
 
 
+def test_blame(folder):
+    """What is wrong in a file is said of the file, and not of the option with the same name."""
+    path = folder / "v.txt"
+    path.write_text(VECTORS.replace("sm90.wgmma.e4m3", "none"))
+    lines = folder / "v.jsonl"
+    lines.write_text('{"model": "none", "input": "e4m3", "terms": "2"}\n{"a": [56, 57], "b": [56, 57], "c": 0, "d": 1073741824}\n')
+    for file in (path, lines):
+        said = run("replay", file)  # lists all models
+        check("a model in a file of vectors", said.returncode == 2 and said.stderr.startswith(f"fp8lab: {file}: model: expected one of"), said)
+        said = run("replay", file, "--model", "other")
+        check("a model that an option names", said.returncode == 2 and said.stderr.startswith("fp8lab: --model: expected one of"), said)
+    shape = folder / "shape.toml"
+    shape.write_text("layers = 2\nhidden = 64\nheads = 4\nvocabulary = 128\n[parallel]\ntensor = 0\n")
+    refused("a count in a file of a shape", run("cost", "--model", shape), f"fp8lab: {shape}: tensor: expected 1 to 2^31")
+    refused("the same of an option", run("cost", "--model", "7b", "--tensor", "0"), "--tensor")
+    calls = folder / "calls.csv"
+    calls.write_text("# fp8lab cublaslt 2\n# model: none\nm,n\n")
+    a = folder / "a.npy"
+    a.write_bytes(npy("(2, 2)", bytes(16)))
+    said = run("gemm", a, a, "--call", f"{calls}:fast", "--out-dtype", "f32")
+    check("a model in a table of calls", said.returncode == 2 and said.stderr.startswith(f"fp8lab: {calls}: model: expected one of"), said)
+
+
+def test_numbers(folder):
+    """Numbers that a parser would take for others."""
+    for option in ("--seed", "-n", "--terms"):
+        for text in ("-1", "010", "-010", "+010", "1x", "0x", "1e3", " 7 7"):
+            result = run("vectors", "--model", "sm90.wgmma.e4m3", *(("-n", "1") if option != "-n" else ()), option, text)
+            lines = result.stderr.strip().splitlines()
+            check(f"vectors {option} {text}: refused", result.returncode == 2 and not result.stdout and option.strip("-")[0] in lines[0],
+                  (result.returncode, result.stderr))
+
+
+def test_current_folder(folder):
+    """Files of the current folder are no part of the program that draws."""
+    for name in ("re", "json", "os", "pathlib", "vl_convert", "sitecustomize", "ctypes"):
+        (folder / f"{name}.py").write_text(f"open({str(folder / 'executed')!r}, 'w').write('x')\n")
+    (folder / "python3").write_text(f"#!/bin/sh\ntouch {folder}/executed\n")
+    (folder / "python3").chmod(0o755)
+    for path in (os.environ["PATH"], f".:{os.environ['PATH']}", f":{os.environ['PATH']}", "."):
+        for drawer in ({}, {"FP8LAB_PYTHON": "python3"}):
+            environment = {**os.environ, "PATH": path, "PYTHONPATH": str(folder), **drawer}
+            result = subprocess.run([str(Path(TOOL).resolve()), "run", "walkthrough", "--quick", "--out", "o"], cwd=folder,
+                                    capture_output=True, text=True, env=environment, timeout=60)
+            check(f"run with PATH {path[:4]!r}: exit 0", result.returncode == 0, result.stderr)
+            check(f"run with PATH {path[:4]!r}: nothing of the folder ran", not (folder / "executed").exists(), drawer)
+            (folder / "executed").unlink(missing_ok=True)
+
+
+def test_few_descriptors(folder):
+    """A limit of the system is no missing package."""
+    said = 0
+    for most in range(5, 12):
+        result = subprocess.run(["bash", "-c", f'ulimit -n {most}; exec "$0" "$@"', str(Path(TOOL).resolve()), "run", "walkthrough",
+                                 "--quick", "--out", folder / "o"], capture_output=True, text=True, timeout=60,
+                                env={**os.environ, "FP8LAB_PYTHON": sys.executable})
+        lines = result.stderr.splitlines()
+        missing = "vl-convert-python was not found" in result.stderr
+        check(f"{most} descriptors: an error, and its cause", missing or (result.returncode == 2 and lines[-1].startswith("fp8lab: ")),
+              (result.returncode, result.stderr))
+        said += result.returncode == 2 and not missing
+    check("few descriptors are an error", said > 0, said)
+
+
 def with_checksum(line):
     """As the tool writes it."""
     return with_checksum_of_text(json.dumps(line, separators=(",", ":"), ensure_ascii=False))
@@ -267,7 +331,8 @@ def with_checksum_of_text(text):
 
 def main():
     for test in (test_special_files, test_streams, test_truncated, test_many_tensors, test_many_dimensions,
-                 test_recordings, test_deep, test_messages):
+                 test_recordings, test_deep, test_messages, test_blame, test_numbers,
+                 test_current_folder, test_few_descriptors):
         start = time.monotonic()
         with tempfile.TemporaryDirectory() as folder:
             test(Path(folder))
