@@ -46,6 +46,15 @@ def test_all_kinds_of_columns_come_back(tmp_path):
     assert (description["seed"], description["findings"], description["quick"]) == (3, ["One."], False)
 
 
+def test_texts_that_a_spreadsheet_would_run_are_read_back(tmp_path):
+    texts = np.array(["=1+1", "-x", "+1", "-1.5", "@a", "'=1", "'x", "-", "", "\tx", "-inf", "a,'b"])
+    columns = [Column("name", "", "a text"), Column("i", "1", "its place")]
+    path = write(tmp_path, [Table("sums", "Sums", columns, {"name": texts, "i": np.arange(len(texts))})])
+    lines = (tmp_path / "mine" / "sums.csv").read_text().splitlines()
+    assert lines[1:4] == ["'=1+1,0", "'-x,1", "+1,2"]
+    np.testing.assert_array_equal(results.read(path)["sums"]["name"], texts)
+
+
 def test_a_second_run_removes_what_it_does_not_write(tmp_path):
     write(tmp_path, [table(), table("more")])
     path = write(tmp_path)
