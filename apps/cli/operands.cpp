@@ -190,7 +190,13 @@ GemmSpec with_call(const OperandOptions& o, const GemmOperands& operands, GemmSp
 Product load_product(const OperandOptions& o) {
   GemmSpec spec = spec_of(o);
   const GemmOperands operands = load_operands(o);
-  return make_product(operands, with_call(o, operands, std::move(spec)));
+  spec = with_call(o, operands, std::move(spec));
+  if (!o.call.empty() && !is_table_call(o.call)) {
+    const bool quantized = !operands.recipe.empty();
+    require_scales(find_library_call(o.call), quantized || operands.scale_a || operands.inverse_a,
+                   quantized || operands.scale_b || operands.inverse_b);
+  }
+  return make_product(operands, spec);
 }
 
 GroupedProduct load_grouped_product(const OperandOptions& o, const Groups& groups) {

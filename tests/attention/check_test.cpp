@@ -400,4 +400,6 @@ TEST_CASE("inverse scales of heads are one for all or one for each", "[attention
   for (const std::size_t count : {std::size_t{2}, std::size_t{4}})
     CHECK_THROWS_WITH(inverse_scales_of_heads("scale_q", Values(count, 1.0F), 3),
                       "scale_q: expected 1 or 3 inverse scales, got " + std::to_string(count));
+  CHECK_THROWS_WITH(inverse_scales_of_heads("scale_q", {1.0F, 2.0F}, 1),
+                    "scale_q: expected 1 inverse scale, got 2");
 }

@@ -121,6 +121,8 @@ def test_calls(at):
     expect(0, "verify", d, *check_inputs, *split, "--split-order", "pairwise")
     expect(1, "verify", d, *check_inputs, *split, stdout=["split_order_pairwise"])
     expect(2, "gemm", *inputs, "--call", "deepgemm.h100", "--split-k", 2, stderr=["K whole"])
+    expect(2, "gemm", *inputs, "--call", "deepgemm.h100",
+           stderr=["--scale-a: expected scales of 1x128 and 128x128, as deepgemm.h100 has, got none"])
     listed = json.loads(expect(0, "list", "calls", "--json").stdout)["calls"]
     check("calls are listed with their standing",
           {c["standing"] for c in listed} >= {"measured", "literature"} or

@@ -25,6 +25,25 @@ const std::string kTableOfCalls =
 
 }  // namespace
 
+TEST_CASE("calls with tiles of scales are refused without them", "[product]") {
+  int tiled = 0;
+  for (const LibraryCall& call : library_calls()) {
+    const bool needs = call.scales.find("128") != std::string_view::npos;
+    tiled += needs ? 1 : 0;
+    const auto message = [&](bool of_a, bool of_b) {
+      return test::message_of([&] { require_scales(call, of_a, of_b); });
+    };
+    const auto refused = [&](const char* name) {
+      return fmt::format("`{}`: expected scales of {}, as {} has, got none", name, call.scales,
+                         call.name);
+    };
+    CHECK(message(true, true) == "accepted");
+    CHECK(message(false, true) == (needs ? refused("scale_a") : "accepted"));
+    CHECK(message(true, false) == (needs ? refused("scale_b") : "accepted"));
+  }
+  CHECK(tiled == 4);
+}
+
 TEST_CASE("a call in a table: what is refused, word for word", "[product]") {
   const auto parsed = [](const char* text, const std::string& expected) {
     CHECK(test::message_of([&] { (void)parse_table_call(text); }) == expected);

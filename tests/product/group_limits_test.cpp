@@ -56,6 +56,28 @@ TEST_CASE("groups: what does not fit is refused, word for word", "[product]") {
         "row_indices: expected groups that start at multiples of 4, got group 1 at 2");
 }
 
+TEST_CASE("groups: vectors of each group with one row or one column", "[product]") {
+  for (const auto& [m, n] : {std::pair{4, 1}, std::pair{1, 4}, std::pair{1, 1}}) {
+    GemmOperands all;
+    all.a = codes({2, m, 64});
+    all.b = codes({2, n, 64});
+    const Floats of_columns(static_cast<std::size_t>(2 * n), 2.0F);
+    const Floats of_rows(static_cast<std::size_t>(2 * m), 0.5F);
+    const auto floats = [](std::int64_t length, const Floats& values) {
+      return view_of(ElementType::f32, {2, length}, std::span<const float>(values));
+    };
+    const std::vector<float> plain =
+        compute(make_grouped_product(all, {}, {GroupKind::batched, {}, 0}), 1);
+    all.bias = floats(n, of_columns);
+    all.column_scales = floats(n, of_columns);
+    all.row_scales = floats(m, of_rows);
+    const std::vector<float> d =
+        compute(make_grouped_product(all, {}, {GroupKind::batched, {}, 0}), 1);
+    REQUIRE(d.size() == plain.size());
+    for (std::size_t i = 0; i < d.size(); ++i) CHECK(d[i] == plain[i] + 2.0F);
+  }
+}
+
 TEST_CASE("groups: operands that do not fit are refused, word for word", "[product]") {
   GemmOperands all;
   all.a = codes({8, 64});

@@ -24,7 +24,8 @@ std::vector<float> inverse_scales_of_heads(std::string_view argument, std::vecto
   const auto count = static_cast<std::size_t>(heads);
   if (values.empty()) values = {1.0F};
   if (values.size() == 1) values.resize(count, values.front());
-  require(values.size() == count, argument, fmt::format("1 or {} inverse scales", heads),
+  require(values.size() == count, argument,
+          heads == 1 ? "1 inverse scale" : fmt::format("1 or {} inverse scales", heads),
           fmt::format("{}", values.size()));
   return values;
 }

@@ -6,6 +6,7 @@
 #include <array>
 #include <utility>
 
+#include "fp8lab/core/argument.hpp"
 #include "fp8lab/core/error.hpp"
 
 namespace fp8lab {
@@ -257,6 +258,13 @@ std::string_view model_reading(std::string_view model, std::string_view caller, 
 
 std::string_view model_of(const LibraryCall& call, ElementType a, ElementType b) {
   return model_reading(call.model, call.name, format_for(a), format_for(b));
+}
+
+void require_scales(const LibraryCall& call, bool of_a, bool of_b) {
+  if (!call.scales.starts_with("1x128")) return;
+  for (const auto& [name, given] : {std::pair{"scale_a", of_a}, std::pair{"scale_b", of_b}})
+    require(given, argument(name), fmt::format("scales of {}, as {} has", call.scales, call.name),
+            "none");
 }
 
 GemmSpec with_call(const LibraryCall& call, const GemmOperands& operands, GemmSpec spec) {

@@ -44,6 +44,10 @@ std::string_view model_reading(std::string_view model, std::string_view caller, 
 /// and B, which a recipe quantizes, count as E4M3. Throws `Error` that lists the instructions.
 std::string_view model_of(const LibraryCall& call, ElementType a, ElementType b);
 
+/// Throws `Error` where a call whose scales are tiles gets none for an operand. Calls with one
+/// scale, or one per row, take a scale of 1 where none is given.
+void require_scales(const LibraryCall& call, bool of_a, bool of_b);
+
 /// `spec` with the model, promotion, scale order and split tile of a call, for these operands.
 /// Output, C and epilogue do not change. Throws `Error` for a split that the call does not use.
 GemmSpec with_call(const LibraryCall& call, const GemmOperands& operands, GemmSpec spec);

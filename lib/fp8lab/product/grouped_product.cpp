@@ -139,11 +139,12 @@ class Maker {
     from_.tiles_b.reset();
   }
 
-  /// A vector for all groups, or one of each.
-  static std::optional<TensorView> vector_of(const std::optional<TensorView>& tensor,
-                                             std::int64_t group, std::int64_t count) {
-    if (!tensor || tensor->shape.size() < 2 || tensor->shape[0] != count || tensor->shape[1] == 1)
-      return tensor;
+  /// A vector of `length` for all groups, or one of each: [count, 1] is one of each if that is the
+  /// length, and else a column, which counts as a vector.
+  [[nodiscard]] std::optional<TensorView> vector_of(const std::optional<TensorView>& tensor,
+                                                    std::int64_t group, std::int64_t length) const {
+    if (!tensor || tensor->shape.size() < 2 || tensor->shape[0] != made_.count) return tensor;
+    if (tensor->shape[1] == 1 && length != 1) return tensor;
     return element(*tensor, group);
   }
 
@@ -152,12 +153,12 @@ class Maker {
                   GemmOperands& operands) const {
     operands.c = from_.c;
     if (from_.c) operands.c = slice(*from_.c, first, first + rows);
-    operands.bias = vector_of(from_.bias, part.group, made_.count);
-    operands.column_scales = vector_of(from_.column_scales, part.group, made_.count);
+    operands.bias = vector_of(from_.bias, part.group, n_);
+    operands.column_scales = vector_of(from_.column_scales, part.group, n_);
     operands.row_scales = from_.row_scales;
     if (!from_.row_scales) return;
-    if (!one_matrix) operands.row_scales = vector_of(from_.row_scales, part.group, made_.count);
     const std::int64_t length = made_.groups.kind == GroupKind::k_ends ? rows : a_rows();
+    if (!one_matrix) operands.row_scales = vector_of(from_.row_scales, part.group, length);
     const Shape& shape = operands.row_scales->shape;
     require(!shape.empty() && shape[0] == length, "row_scales",
             one_matrix ? fmt::format("[{}]", length)
@@ -196,7 +197,10 @@ class Maker {
   }
 
   [[nodiscard]] GemmSpec spec_for(const GemmOperands& operands) const {
-    return call_ == nullptr ? spec_ : with_call(*call_, operands, spec_);
+    if (call_ == nullptr) return spec_;
+    require_scales(*call_, from_.recipe.empty() ? kept_->scale_a.has_value() : true,
+                   from_.recipe.empty() ? kept_->scale_b.has_value() : true);
+    return with_call(*call_, operands, spec_);
   }
 
   [[nodiscard]] Product make_one(const GemmOperands& operands) const {

@@ -41,6 +41,7 @@ AutoScalingOptions auto_scaling_options(AutoScaling variant) {
 
 AutoScaler::AutoScaler(AutoScalingOptions options, double mu)
     : options_(options), mu_(mu), base_(mu) {
+  const FloatEnvironment environment;
   require(options.threshold >= 0.0 && options.threshold <= 1.0, "threshold", "0 to 1",
           fmt::format("{}", options.threshold));
   require(options.steps_to_double >= 1, "steps_to_double", "at least 1",
