@@ -39,7 +39,7 @@ Tensor tensor_of_codes(const Heads<std::uint8_t>& codes, std::string_view format
   made.codes = codes;
   std::vector<float> given;
   if (scales) {
-    require(scales->size() > 0, argument, fmt::format("1 or {} inverse scales", heads), "none");
+    require(scales->size() > 0, argument, "inverse scales: one, or one a head", "none");
     given.assign(scales->data(), scales->data() + scales->size());
   }
   made.inverse_scales = inverse_scales_of_heads(argument, std::move(given), heads);

@@ -55,6 +55,7 @@ using WithoutGil = nb::call_guard<nb::gil_scoped_release>;
 
 void bind_registry(nb::module_& m);  ///< formats, profiles, models
 void bind_arrays(nb::module_& m);    ///< DLPack
+void bind_float_mode(nb::module_& m);
 void bind_casts(nb::module_& m);
 void bind_recipes(nb::module_& m);
 void bind_auto_scaling(nb::module_& m);

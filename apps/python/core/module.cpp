@@ -19,6 +19,7 @@ NB_MODULE(_core, m) {
   });
   bind_registry(m);
   bind_arrays(m);
+  bind_float_mode(m);
   bind_casts(m);
   bind_recipes(m);
   bind_auto_scaling(m);

@@ -179,6 +179,12 @@ nb::dict to_dict(const AccumulatorModel& model) {
 }
 
 void bind_registry(nb::module_& m) {
+  m.def(
+      "require_call_scales",
+      [](std::string_view call, bool of_a, bool of_b) {
+        require_scales(find_library_call(call), of_a, of_b);
+      },
+      "call"_a, "of_a"_a, "of_b"_a);
   m.def("formats", [] { return to_list(kFormats); });
   m.def("profiles", [] { return to_list(kCastProfiles); });
   m.def("models", [] { return to_list(instruction_models()); });

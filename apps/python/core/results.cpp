@@ -7,6 +7,7 @@
 
 #include "bindings.hpp"
 #include "fp8lab/core/error.hpp"
+#include "fp8lab/experiment/machine.hpp"
 #include "fp8lab/experiment/result_files.hpp"
 
 namespace fp8lab::python {
@@ -78,6 +79,7 @@ Text write(const Text& experiment, const Text& question, const Text& parameters_
 }  // namespace
 
 void bind_results(nb::module_& m) {
+  m.def("version", build_version);
   m.def("write_results", write, nb::kw_only(), "experiment"_a, "question"_a, "parameters_toml"_a,
         "seed"_a, "command"_a, "findings"_a, "tables"_a, "plots"_a, "duration_seconds"_a,
         "threads"_a, "out"_a);

@@ -89,7 +89,7 @@ def test_shapes():
         ({"threads": -1}, "threads: expected 0"),
         ({"k": np.zeros((2, 256, 32), f32)}, "K: expected .* d = 64"),
         ({"v": np.zeros(4, f32)}, r"v: expected \[heads, rows, columns\] or .*, got \[4\]"),
-        ({"k": np.zeros((2, 256, 64), np.uint8)}, "k_format: expected the format of k"),
+        ({"k": np.zeros((2, 256, 64), np.uint8)}, "codes_format: expected the format of k"),
         (
             {"k": np.zeros((2, 256, 64), np.uint8), "k_scales": [1.0] * 3, "codes_format": "e4m3fn"},
             "k_scales: expected 1 or 2 inverse scales, got 3",

@@ -93,6 +93,34 @@ def test_a_tensor_scale_of_each_group(rng):
         fp8lab.gemm(a[0], b[0], a_scales=scales(sa[0], of_a), **options)
 
 
+@pytest.mark.parametrize(("m", "n"), [(5, 1), (1, 6), (1, 1), (5, 2)])
+def test_vectors_of_each_group_with_one_row_or_column(rng, m, n):
+    """[groups, 1] is one number a group where the vector has one element, and a column elsewhere."""
+    a, b = draw(rng, 3, m, 64), draw(rng, 3, n, 64)
+    each = {"bias": n, "column_scales": n, "row_scales": m}
+    vectors = {name: rng.standard_normal((3, size)).astype(np.float32) for name, size in each.items()}
+    d = fp8lab.gemm_groups(a, b, Groups("batched"), model=MODEL, epilogue=fp8lab.Epilogue(**vectors))
+    along = fp8lab.gemm_groups(
+        a.transpose(1, 0, 2).reshape(m, -1), b.transpose(1, 0, 2).reshape(n, -1), Groups("k_ends", [64, 128, 192]),
+        model=MODEL, epilogue=fp8lab.Epilogue(**vectors),
+    )  # fmt: skip
+    for g in range(3):
+        own = fp8lab.Epilogue(**{name: values[g] for name, values in vectors.items()})
+        one = fp8lab.gemm(a[g], b[g], model=MODEL, epilogue=own)
+        np.testing.assert_array_equal(d[g].view(np.uint32), one.view(np.uint32))
+        np.testing.assert_array_equal(along[g].view(np.uint32), one.view(np.uint32))
+    if m > 1:  # a column is a vector of all groups
+        same = fp8lab.Epilogue(row_scales=vectors["row_scales"][0][:, None])
+        flat = fp8lab.Epilogue(row_scales=vectors["row_scales"][0])
+        columns = [fp8lab.gemm_groups(a, b, Groups("batched"), model=MODEL, epilogue=e) for e in (same, flat)]
+        np.testing.assert_array_equal(*columns)
+    scales = {f"{one}_scales": np.exp(draw(rng, 3, rows).astype(np.float32)) for one, rows in (("a", m), ("b", n))}
+    if 3 not in (m, n):
+        d = fp8lab.gemm_groups(a, b, Groups("batched"), model=MODEL, **scales)
+        one = fp8lab.gemm(a[2], b[2], model=MODEL, **{name: values[2] for name, values in scales.items()})
+        np.testing.assert_array_equal(d[2], one)
+
+
 def test_bad_groups(rng):
     a, b = draw(rng, 8, 128), draw(rng, 2, 8, 128)
     for groups, message in (

@@ -19,11 +19,18 @@ def operands(m=16, n=12, k=1024, seed=0):
 
 def test_every_call_computes_and_verifies():
     a, b = operands()
+    rng = np.random.default_rng(8)
     for name, call in fp8lab.calls().items():
-        d = fp8lab.gemm(a, b, call=name)
-        options = {"model": call.model, "promotion_interval": call.promotion_interval}
-        assert np.array_equal(d, fp8lab.gemm(a, b, **options)), name
-        assert fp8lab.verify(d, (a, b), call=name).verdict == "pass", name
+        scales = {}
+        if call.scales.startswith("1x128"):
+            of_b = fp8lab.Scales(rng.random((1, 8), f32), 128, 128)
+            if call.scales.endswith("1x128"):
+                of_b = fp8lab.Scales(rng.random((12, 8), f32), 1, 128)
+            scales = {"a_scales": fp8lab.Scales(rng.random((16, 8), f32), 1, 128), "b_scales": of_b}
+        options = {"model": call.model, "promotion_interval": call.promotion_interval, "scale_order": call.scale_order}
+        d = fp8lab.gemm(a, b, call=name, **scales)
+        assert np.array_equal(d, fp8lab.gemm(a, b, **options, **scales)), name
+        assert fp8lab.verify(d, (a, b), call=name, **scales).verdict == "pass", name
         assert call.standing in ("measured", "from literature", "assumed")
 
 
@@ -37,6 +44,24 @@ def test_a_call_reads_other_formats_and_row_scales():
     by_hand = fp8lab.gemm(a, b, model=model, scale_order="b_then_fma_a", **scales)
     assert np.array_equal(by_name, by_hand)
     assert not np.array_equal(by_name, fp8lab.gemm(a, b, model=model, **scales))
+
+
+def test_a_call_with_tiles_of_scales_needs_them():
+    a, b = operands()
+    scales = {f"{name}_scales": fp8lab.Scales(np.ones((rows, 8), f32), 1, 128) for name, rows in (("a", 16), ("b", 12))}
+    tiled = [name for name, call in fp8lab.calls().items() if "1x128" in call.scales]
+    assert "deepgemm.h100" in tiled and "triton.block.hopper" in tiled
+    for name in tiled:
+        groups = fp8lab.Groups("batched")
+        for lost in ("a_scales", "b_scales"):
+            rest = {key: value for key, value in scales.items() if key != lost}
+            message = f"^(group 0: )?{lost}: expected scales of 1x128 and .*, as {name} has, got none$"
+            with pytest.raises(ValueError, match=message):
+                fp8lab.gemm(a, b, call=name, **rest)
+            with pytest.raises(ValueError, match=message):
+                stacked = {key: value._replace(values=value.values[None]) for key, value in rest.items()}
+                fp8lab.gemm_groups(a[None], b[None], groups, call=name, **stacked)
+        assert fp8lab.gemm(a, b, call=name, **scales).any()
 
 
 def test_what_a_call_decides_is_not_given_again():

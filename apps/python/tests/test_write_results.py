@@ -82,7 +82,7 @@ def test_errors_name_the_argument(tmp_path):
     with pytest.raises(ValueError, match="sums: data: expected the columns step, error, got step"):
         write(tmp_path, [lost])
     odd = Table("sums", "Sums", COLUMNS[:1], {"step": np.array([1j])})
-    with pytest.raises(ValueError, match="data: expected columns of booleans, numbers or text, got complex128"):
+    with pytest.raises(ValueError, match="sums: data: step: expected columns of booleans, numbers or text, got complex128"):
         write(tmp_path, [odd])
     with pytest.raises(ValueError, match="parameters: rate: expected a bool, a number or text, got None"):
         write(tmp_path, parameters={"rate": None})

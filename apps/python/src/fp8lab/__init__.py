@@ -11,7 +11,7 @@ NumPy and ml_dtypes arrays, and CPU tensors that export DLPack, are read in plac
 arguments raise `ValueError` with the library's message; numerical edge cases never do.
 """
 
-from fp8lab import results, testing
+from fp8lab import _core, results, testing
 from fp8lab._attention import (
     Attention,
     AttentionCall,
@@ -85,6 +85,8 @@ from fp8lab._vectors import (
 )
 from fp8lab._verify import Cause, VerifyReport, verify
 from fp8lab._warnings import NonFiniteWarning
+
+__version__: str = _core.version()
 
 __all__ = [
     "AccumulatorModel",

@@ -9,8 +9,21 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from fp8lab import _core
-from fp8lab._arrays import DTYPES, as_array, as_float32, bad, codes_of
+from fp8lab._arrays import (
+    DTYPES,
+    as_array,
+    as_float32,
+    bad,
+    codes_of,
+    number,
+    several,
+    text,
+    whole,
+)
 from fp8lab._checks import Comparison
+from fp8lab._mode import in_own_mode
+from fp8lab._scales import scale_values
+from fp8lab._verify import output_of
 
 
 @dataclass(frozen=True)
@@ -50,10 +63,15 @@ def _tensor(
     if array.dtype.itemsize > 1:
         if scales is not None:
             raise bad(argument, "codes, since their scales are given", array.dtype)
+        if stated is not None and array.dtype.kind in "iu":
+            raise bad(argument, "FP8 codes of one byte, since codes_format is given", array.dtype)
         return _core.AttentionTensor.of_values(as_float32(argument, array).reshape(shape)), ndim
-    words, name = codes_of(argument, array, stated)
-    words = np.ascontiguousarray(words).reshape(shape)
-    flat = None if scales is None else as_float32(f"{argument}_scales", scales).reshape(-1)
+    words, name = codes_of(argument, array, stated, "codes_format")
+    words = np.ascontiguousarray(words).reshape(*shape[:-1], -1)
+    keyword = f"{argument}_scales"
+    flat = None
+    if scales is not None:
+        flat = scale_values(keyword, as_array(keyword, scales)).reshape(-1)
     return _core.AttentionTensor.of_codes(words, name, f"{argument}_scales", flat), ndim
 
 
@@ -77,6 +95,7 @@ class AttentionCall:
         return self.options | {"q_tile": q_tile, "kv_tile": kv_tile}
 
 
+@in_own_mode
 def attention_calls() -> dict[str, AttentionCall]:
     """Attention kernels by name: `attention(q, k, v, **attention_calls()[name].options_for(d))`.
 
@@ -112,6 +131,12 @@ class AttentionOptions(TypedDict, total=False):
 
 
 _NO_WINDOW = -1
+_KINDS: dict[type, Any] = {
+    bool: lambda _, value: bool(value),
+    int: whole,
+    float: number,
+    str: text,
+}
 
 
 def _inputs(
@@ -142,10 +167,15 @@ def _inputs(
     unknown = set(given) - set(settings)
     if unknown:
         raise TypeError(f"unexpected keyword argument '{sorted(unknown)[0]}'")
-    settings |= {key: value for key, value in given.items() if value is not None}
+    for key, value in given.items():
+        if value is not None:
+            settings[key] = _KINDS[type(settings[key])](key, value)
+    if given.get("softmax_scale") is not None and settings["softmax_scale"] == 0:
+        raise bad("softmax_scale", "a number above 0, or None for 1 / sqrt(d)", given["softmax_scale"])
     return (left, keys, values), _core.AttentionOptions(**settings), dimensions
 
 
+@in_own_mode
 def attention(q: ArrayLike, k: ArrayLike, v: ArrayLike, **options: Unpack[AttentionOptions]) -> Attention:
     """softmax(softmax_scale Q K^T) V as FlashAttention's FP8 kernels compute it, and its errors.
 
@@ -158,7 +188,7 @@ def attention(q: ArrayLike, k: ArrayLike, v: ArrayLike, **options: Unpack[Attent
     columns of a tile (128). tile_order: "last_to_first", as in FlashAttention-3, or
     "first_to_last", as in Triton's tutorial; bits depend on it. p_format: "e4m3fn" or "e5m2".
     p_offset: P is scaled by two to this before its cast (8). rescale_threshold: log2 of the factor
-    by which the running maximum may be stale; 0: never stale. softmax_scale: None is 1 / sqrt(d).
+    by which the running maximum may be stale; 0: never stale. softmax_scale: above 0; None is 1 / sqrt(d).
     causal: row i attends to columns j <= i + n - m. window_left, window_right: row i attends to
     columns from i + n - m - window_left to i + n - m + window_right; -1 is all. two_level: each
     tile's P V is added to O in FP32. row_sum: "columns", each p in turn, or "quads", in the order
@@ -210,6 +240,7 @@ class AttentionVerdict:
         return self.text
 
 
+@in_own_mode
 def verify_attention(
     got: ArrayLike,
     inputs: tuple[ArrayLike, ArrayLike, ArrayLike],
@@ -236,20 +267,18 @@ def verify_attention(
     >>> [cause.name for cause in fp8lab.verify_attention(o, (q, k, v)).causes]
     ['tile_order']
     """
-    tensors, settings, dimensions = _inputs(*inputs, options)
-    array = as_array("got", got)
-    name = "f32" if array.dtype == np.float32 else codes_of("got", array, got_format)[1]
-    if array.ndim != dimensions:
-        raise bad("got", f"{dimensions} dimensions, as q has", list(array.shape))
-    if got_format is not None and name != "f32" and array.dtype.kind == "u":
-        array = array.view(DTYPES[name])
-    values = as_float32("got", array)
+    q, k, v = several("inputs", "q, k, v", inputs)
+    tensors, settings, dimensions = _inputs(q, k, v, options)
+    words, name = output_of(got, got_format, None)
+    if words.ndim != dimensions:
+        raise bad("got", f"{dimensions} dimensions, as q has", list(words.shape))
+    values = as_float32("got", words.view(DTYPES.get(name, np.dtype(np.float32))))
     fields: dict[str, Any] = _core.verify_attention(
         *tensors,
         settings,
         values.reshape(values.shape if dimensions == 3 else (1, *values.shape)),
         name,
-        tolerance,
+        number("tolerance", tolerance),
     )
     fields["causes"] = tuple(AttentionCause(**cause) for cause in fields["causes"])
     return AttentionVerdict(**fields)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from fp8lab import _core
+from fp8lab._arrays import number, text, whole
+from fp8lab._mode import in_own_mode
 
 
 class AutoScaler:
@@ -22,6 +24,7 @@ class AutoScaler:
     1.0
     """
 
+    @in_own_mode
     def __init__(
         self,
         *,
@@ -38,11 +41,11 @@ class AutoScaler:
         for other values.
         """
         self._scaler = _core.AutoScaler(
-            threshold=threshold,
-            steps_to_double=steps_to_double,
-            clean_steps=clean_steps,
-            growth=growth,
-            mu=mu,
+            threshold=number("threshold", threshold),
+            steps_to_double=whole("steps_to_double", steps_to_double),
+            clean_steps=whole("clean_steps", clean_steps),
+            growth=text("growth", growth),
+            mu=number("mu", mu),
         )
 
     @property
@@ -50,6 +53,7 @@ class AutoScaler:
         """The factor for the gradients of the next step."""
         return float(self._scaler.mu)
 
+    @in_own_mode
     def update(self, saturated_share: float) -> None:
         """Take one step. share: the share, 0 to 1, of scaled elements at max finite."""
-        self._scaler.update(saturated_share)
+        self._scaler.update(number("saturated_share", saturated_share))

@@ -9,7 +9,19 @@ import numpy as np
 from numpy.typing import ArrayLike, DTypeLike, NDArray
 
 from fp8lab import _core
-from fp8lab._arrays import DTYPES, as_array, as_float32, bad, coded, codes_of
+from fp8lab._arrays import (
+    DTYPES,
+    as_array,
+    as_float32,
+    bad,
+    coded,
+    codes_of,
+    natural,
+    number,
+    text,
+    whole,
+)
+from fp8lab._mode import in_own_mode
 
 
 @dataclass(frozen=True)
@@ -25,7 +37,7 @@ class EncodeStatistics:
 def _encode(
     x: ArrayLike, format: str, options: _core.EncodeOptions, dtype: DTypeLike | None
 ) -> tuple[NDArray[Any], _core.EncodeStatistics]:
-    name = _core.format_name(format)
+    name = _core.format_name(text("format", format))
     array = as_array("x", x)
     out = np.empty(array.shape, np.uint16 if name in ("f16", "bf16") else np.uint8)
     result = coded(out, name, dtype)
@@ -36,6 +48,29 @@ def _encode(
     return result, _core.encode(as_float32("x", array).reshape(-1), out.reshape(-1), options)
 
 
+def _options(
+    format: str,
+    profile: str,
+    scale: float,
+    rounding: str | None,
+    seed: int | None,
+    first_draw: int,
+    statistics: bool,
+    threads: int,
+) -> _core.EncodeOptions:
+    return _core.EncodeOptions(
+        format=text("format", format),
+        profile=text("profile", profile),
+        rounding=None if rounding is None else text("rounding", rounding),
+        scale=number("scale", scale),
+        seed=None if seed is None else natural("seed", seed),
+        first_draw=natural("first_draw", first_draw),
+        statistics=statistics,
+        threads=whole("threads", threads),
+    )
+
+
+@in_own_mode
 def encode(
     x: ArrayLike,
     format: str = "e4m3fn",
@@ -67,19 +102,11 @@ def encode(
     >>> fp8lab.encode([464, 465], profile="nvidia_nosat", dtype="uint8")
     array([126, 127], dtype=uint8)
     """
-    options = _core.EncodeOptions(
-        format=format,
-        profile=profile,
-        rounding=rounding,
-        scale=scale,
-        seed=seed,
-        first_draw=first_draw,
-        statistics=False,
-        threads=threads,
-    )
+    options = _options(format, profile, scale, rounding, seed, first_draw, False, threads)
     return _encode(x, format, options, dtype)[0]
 
 
+@in_own_mode
 def encode_with_statistics(
     x: ArrayLike,
     format: str = "e4m3fn",
@@ -99,36 +126,30 @@ def encode_with_statistics(
     >>> statistics
     EncodeStatistics(amax=1000.0, overflowed=1, underflowed=1, nan=0)
     """
-    options = _core.EncodeOptions(
-        format=format,
-        profile=profile,
-        rounding=rounding,
-        scale=scale,
-        seed=seed,
-        first_draw=first_draw,
-        statistics=True,
-        threads=threads,
-    )
+    options = _options(format, profile, scale, rounding, seed, first_draw, True, threads)
     codes, s = _encode(x, format, options, dtype)
     return codes, EncodeStatistics(s.amax, s.overflowed, s.underflowed, s.nan)
 
 
+@in_own_mode
 def decode(
     codes: ArrayLike, format: str | None = None, *, inverse_scale: float = 1.0, threads: int = 0
 ) -> NDArray[np.float32]:
     """The values of codes of 8 bits or less (one per byte), times `inverse_scale`, as float32.
 
-    codes: an ml_dtypes array, or uint8 with `format`; read in place if C-contiguous. The product is
+    codes: an ml_dtypes array, or uint8 with `format`; read in place if C-contiguous. Packed codes
+    ("e2m1x2", "e2m3x4", "e3m2x4") give one value a code, in a longer last dimension. The product is
     rounded once, to nearest even. NaN codes give the quiet NaN with their sign.
 
     >>> import fp8lab, numpy as np
     >>> fp8lab.decode(np.array([0x38, 0x7E, 0x01], np.uint8), "e4m3fn")
     array([1.000000e+00, 4.480000e+02, 1.953125e-03], dtype=float32)
     """
-    words, name = codes_of("codes", codes, format)
+    words, name = codes_of("codes", codes, format, "format")
     if words.dtype != np.uint8:
         raise bad("codes", "codes of one byte (wider ones: .astype(np.float32))", words.dtype)
     out = np.empty(words.shape, np.float32)
     words = np.ascontiguousarray(words).reshape(-1)
-    _core.decode(words, out.reshape(-1), name, inverse_scale, threads)
+    scale = number("inverse_scale", inverse_scale)
+    _core.decode(words, out.reshape(-1), name, scale, whole("threads", threads))
     return out

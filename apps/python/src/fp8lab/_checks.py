@@ -9,6 +9,7 @@ from numpy.typing import ArrayLike
 
 from fp8lab import _core
 from fp8lab._arrays import as_array, as_float32, bad
+from fp8lab._mode import in_own_mode
 
 
 @dataclass(frozen=True)
@@ -34,6 +35,7 @@ class Comparison:
     mean_signed_relative: float  #: bias: negative if values are too small
 
 
+@in_own_mode
 def compare(reference: ArrayLike, actual: ArrayLike) -> Comparison:
     """Compare two arrays of the same shape.
 

@@ -10,15 +10,16 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from fp8lab import _core
-from fp8lab._arrays import as_float32, bad, codes_of, text, whole
+from fp8lab._arrays import as_float32, bad, codes_of, number, several, text, whole
 from fp8lab._checks import Comparison
-from fp8lab._identify import Identification, _class
-from fp8lab._identify import SeparatingElement
-from fp8lab._kernels import Epilogue, SplitK
+from fp8lab._identify import Identification, SeparatingElement, class_of, names_of
+from fp8lab._kernels import checked_kernel
+from fp8lab._mode import in_own_mode
 from fp8lab._options import OperandOptions, ProductOptions, require_known, with_arguments_of
-from fp8lab._products import complete, gemm, scale_tensor, tensor_scales
+from fp8lab._products import complete, gemm, tensor_scales
 from fp8lab._recipes import Scales
 from fp8lab._registry import InstructionModel
+from fp8lab._scales import require_scale_format, scale_array, scale_tensor
 from fp8lab._verify import Cause, VerifyReport, output_of
 from fp8lab._warnings import warn
 
@@ -93,19 +94,32 @@ def _scales(argument: str, scales: Any, stated: str | None) -> _core.ScaleTensor
     if scales is None:
         return _core.ScaleTensor(None, None, None, "row_major")
     if not isinstance(scales, Scales):
-        return _core.ScaleTensor(scale_tensor(argument, scales, stated), None, None, "row_major")
-    values = scale_tensor(argument, scales.values, stated)
-    sides = (whole("row_block", scales.row_block), whole("k_block", scales.k_block))
-    return _core.ScaleTensor(values, *sides, text("layout", scales.layout))
+        array = scale_array(argument, scales, stated)
+        return _core.ScaleTensor(scale_tensor(argument, array, "row_major"), None, None, "row_major")
+    array, layout = scale_array(argument, scales.values, stated), text(f"{argument}.layout", scales.layout)
+    sides = (
+        whole(f"{argument}.row_block", scales.row_block),
+        whole(f"{argument}.k_block", scales.k_block),
+    )
+    return _core.ScaleTensor(scale_tensor(argument, array, layout), *sides, layout)
 
 
 def _floats(argument: str, x: ArrayLike | None) -> _core.Tensor | None:
     return None if x is None else _core.Tensor(as_float32(argument, x), "f32")
 
 
+def _group_values(values: Any) -> list[int]:
+    try:
+        return [whole("groups.values", value) for value in values]
+    except TypeError:
+        raise bad("groups.values", "whole numbers, one a group or row", repr(values)) from None
+
+
 def _model_name(model: str | InstructionModel | None) -> str | None:
     if model is None or isinstance(model, str):
         return model
+    if not isinstance(model, InstructionModel):
+        raise bad("model", "a name or an fp8lab.InstructionModel", type(model).__name__)
     return model.name
 
 
@@ -118,16 +132,17 @@ def _problem(
 ) -> _core.GroupedProblem:
     if not isinstance(groups, Groups):
         raise bad("groups", "an fp8lab.Groups", type(groups).__name__)
-    (a, b), options = inputs, complete(given)
+    (a, b), options = several("inputs", "a, b", inputs), complete(given)
+    require_scale_format(options["scale_format"])
     promotion_interval, scale_order = options["promotion_interval"], options["scale_order"]
     call, c_enters = options["call"], options["c_enters"]
     if call is not None and (model, promotion_interval, scale_order) != (None, 0, "product_then_fma"):
         expected = f"no model, promotion_interval and scale_order beside call='{call}'"
         raise bad("call", expected, f"{model}, {promotion_interval}, {scale_order}")
-    e, s = options["epilogue"] or Epilogue(), options["split_k"] or SplitK(1)
+    e, s = checked_kernel(options["epilogue"], options["split_k"])
     return _core.GroupedProblem(
         kind=text("kind", groups.kind),
-        values=[whole("values", value) for value in groups.values],
+        values=_group_values(groups.values),
         alignment=whole("alignment", groups.alignment),
         a=_codes("a", a, options["a_format"]),
         b=_codes("b", b, options["b_format"]),
@@ -145,12 +160,12 @@ def _problem(
         scale_order=text("scale_order", scale_order),
         c_enters=None if c_enters is None else text("c_enters", c_enters),
         output=output,
-        alpha=float(e.alpha),
-        beta=None if e.beta is None else float(e.beta),
+        alpha=number("alpha", e.alpha),
+        beta=None if e.beta is None else number("beta", e.beta),
         activation=text("activation", e.activation),
-        slope=float(e.slope),
-        activation_ulps=float(e.activation_ulps),
-        output_scale=None if e.output_scale is None else float(e.output_scale),
+        slope=number("slope", e.slope),
+        activation_ulps=number("activation_ulps", e.activation_ulps),
+        output_scale=None if e.output_scale is None else number("output_scale", e.output_scale),
         parts=whole("parts", s.parts),
         tile=whole("tile", s.tile),
         cut=text("cut", s.cut),
@@ -163,6 +178,7 @@ def _require_model(model: object, options: ProductOptions) -> None:
         raise bad("model", "an instruction, or the name of a library call (call=)", "neither")
 
 
+@in_own_mode
 @with_arguments_of(gemm, ProductOptions, before="threads")
 def gemm_groups(
     a: ArrayLike,
@@ -207,6 +223,7 @@ def _report(fields: dict[str, Any]) -> VerifyReport:
     return VerifyReport(**fields)
 
 
+@in_own_mode
 @with_arguments_of(gemm, ProductOptions, before="threads")
 def verify_groups(
     got: ArrayLike,
@@ -242,7 +259,7 @@ def verify_groups(
     ((1,), 'weight_of_previous_group')
     """
     _require_model(model, options)
-    words, name = output_of(got, got_format)
+    words, name = output_of(got, got_format, None)
     problem = _problem(inputs, groups, model, options, name)
     fields = _core.verify_groups(
         problem=problem,
@@ -260,6 +277,7 @@ def verify_groups(
     return GroupedReport(**fields)
 
 
+@in_own_mode
 @with_arguments_of(gemm, OperandOptions, before="models")
 def identify_groups(
     got: ArrayLike,
@@ -284,17 +302,17 @@ def identify_groups(
     True
     """
     require_known(options, OperandOptions)
-    words, name = output_of(got, got_format)
+    words, name = output_of(got, got_format, None)
     problem = _problem(inputs, groups, None, options, name)
     warn(_core.warning_of_groups(problem))
     fields = _core.identify_groups(
         problem=problem,
         got=_core.Tensor(np.ascontiguousarray(words), name),
         threads=whole("threads", threads),
-        models=[model if isinstance(model, str) else model.name for model in models],
+        models=names_of(models),
     )
     found = fields["found"]
-    found["ranking"] = tuple(_class(one) for one in found["ranking"])
+    found["ranking"] = tuple(class_of(one) for one in found["ranking"])
     found["separating"] = tuple(SeparatingElement(**one) for one in found["separating"])
     fields["found"] = Identification(**found)
     fields["groups"] = tuple(fields["groups"])

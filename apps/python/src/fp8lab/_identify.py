@@ -10,8 +10,9 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from fp8lab import _core
-from fp8lab._arrays import whole
+from fp8lab._arrays import bad, several, whole
 from fp8lab._kernels import Epilogue, SplitK
+from fp8lab._mode import in_own_mode
 from fp8lab._options import ProductOptions
 from fp8lab._products import make_problem
 from fp8lab._recipes import QuantizedTensor, Scales
@@ -58,6 +59,7 @@ class ExplanationClass:
     members: tuple[Explanation, ...]  #: hardware first, then those without split K
 
     @property
+    @in_own_mode
     def rate(self) -> float:
         """matches / compared."""
         return self.matches / self.compared if self.compared else 0.0
@@ -91,11 +93,22 @@ class Identification:
         return self.text
 
 
-def _class(fields: dict[str, Any]) -> ExplanationClass:
+def class_of(fields: dict[str, Any]) -> ExplanationClass:
     fields["members"] = tuple(Explanation(**member) for member in fields["members"])
     return ExplanationClass(**fields)
 
 
+def names_of(models: Sequence[str | InstructionModel]) -> list[str]:
+    """The names of `models`."""
+    if isinstance(models, (str, InstructionModel)):
+        raise bad("models", "a list of models", f"one, {models!r}")
+    for model in models:
+        if not isinstance(model, (str, InstructionModel)):
+            raise bad("models", "names, or models of fp8lab.accumulator_model", type(model).__name__)
+    return [model if isinstance(model, str) else model.name for model in models]
+
+
+@in_own_mode
 def identify(
     got: ArrayLike,
     inputs: tuple[ArrayLike | QuantizedTensor, ArrayLike | QuantizedTensor],
@@ -129,7 +142,7 @@ def identify(
     >>> found.explained, best.models, best.promotion_interval
     (True, ('sm90.wgmma.e4m3',), 128)
     """
-    a, b = inputs
+    a, b = several("inputs", "a, b", inputs)
     # Searched below: any registered accumulator does.
     model = find_model("exact").accumulator
     # Searched, too, but where beta says that it is the epilogue.
@@ -146,14 +159,14 @@ def identify(
     )
     problem = make_problem(a, b, model, options)
     warn(_core.warning_of_product(problem.core, None))
-    words, name = output_of(got, got_format)
+    words, name = output_of(got, got_format, 2)
     fields = _core.identify(
         problem=problem.core,
         got=np.ascontiguousarray(words),
         output=name,
         threads=whole("threads", threads),
-        models=[model if isinstance(model, str) else model.name for model in models],
+        models=names_of(models),
     )
-    fields["ranking"] = tuple(_class(one) for one in fields["ranking"])
+    fields["ranking"] = tuple(class_of(one) for one in fields["ranking"])
     fields["separating"] = tuple(SeparatingElement(**one) for one in fields["separating"])
     return Identification(**fields)

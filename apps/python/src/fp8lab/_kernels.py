@@ -12,7 +12,8 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from fp8lab import _core
-from fp8lab._arrays import as_float32, bad, text, whole
+from fp8lab._mode import in_own_mode
+from fp8lab._arrays import as_float32, bad, number, text, whole
 
 
 @dataclass(frozen=True)
@@ -33,6 +34,7 @@ class LibraryCall:
     source: str  #: the source, and what exactly is known
 
 
+@in_own_mode
 def calls() -> dict[str, LibraryCall]:
     """Library calls by name, for `call=`; `fp8lab list calls` is the same table.
 
@@ -93,6 +95,7 @@ def read_table(file: str) -> _core.CallTable:
         raise bad("call", "a table of calls that can be read", f"{file}: {error}") from error
 
 
+@in_own_mode
 def observed_calls(file: str | PathLike[str]) -> tuple[ObservedCall, ...]:
     """The calls in a table that `fp8lab-cuda observe` wrote (`cublaslt.csv`).
 
@@ -176,26 +179,32 @@ def _vector(name: str, x: ArrayLike | None) -> NDArray[np.float32] | None:
     return np.ascontiguousarray(values)
 
 
-def set_kernel(problem: _core.Problem, epilogue: Epilogue | None, split: SplitK | None) -> None:
-    """Puts both into a problem, which checks them."""
-    if epilogue is None and split is None:
-        return
-    e = epilogue or Epilogue()
-    s = split or SplitK(1)
+def checked_kernel(epilogue: Epilogue | None, split: SplitK | None) -> tuple[Epilogue, SplitK]:
+    """Both, with what they are where none is given."""
+    e = Epilogue() if epilogue is None else epilogue
+    s = SplitK(1) if split is None else split
     if not isinstance(e, Epilogue):
         raise bad("epilogue", "an fp8lab.Epilogue", type(e).__name__)
     if not isinstance(s, SplitK):
         raise bad("split_k", "an fp8lab.SplitK", type(s).__name__)
+    return e, s
+
+
+def set_kernel(problem: _core.Problem, epilogue: Epilogue | None, split: SplitK | None) -> None:
+    """Puts both into a problem, which checks them."""
+    if epilogue is None and split is None:
+        return
+    e, s = checked_kernel(epilogue, split)
     problem.set_kernel(
-        alpha=float(e.alpha),
+        alpha=number("alpha", e.alpha),
         bias=_vector("bias", e.bias),
         row_scales=_vector("row_scales", e.row_scales),
         column_scales=_vector("column_scales", e.column_scales),
-        beta=None if e.beta is None else float(e.beta),
+        beta=None if e.beta is None else number("beta", e.beta),
         activation=text("activation", e.activation),
-        slope=float(e.slope),
-        activation_ulps=float(e.activation_ulps),
-        output_scale=None if e.output_scale is None else float(e.output_scale),
+        slope=number("slope", e.slope),
+        activation_ulps=number("activation_ulps", e.activation_ulps),
+        output_scale=None if e.output_scale is None else number("output_scale", e.output_scale),
         parts=whole("parts", s.parts),
         tile=whole("tile", s.tile),
         cut=text("cut", s.cut),
@@ -246,5 +255,6 @@ def settings_of_call(
             raise bad("split_k", expected, f"{split.cut} {split.order}")
         if split.tile == 0:
             split = SplitK(split.parts, call.split_tile, split.cut, split.order)
+    _core.require_call_scales(name, scales[0] > 0, scales[1] > 0)
     order = call.row_scale_order if one_a_row else call.scale_order
     return _core.model_of_call(name, *formats), call.promotion_interval, order, split

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from fp8lab import _core
+from fp8lab._mode import in_own_mode
 from fp8lab._recipes import Recipe
 from fp8lab._registry import AccumulatorModel, find_model
 
@@ -99,6 +100,7 @@ def _settings_of_fields(fields: dict[str, Any]) -> ProductSettings:
     return ProductSettings(**{**fields, "accumulator": accumulator})
 
 
+@in_own_mode
 def linear_recipes() -> list[str]:
     """The names that `linear_recipe` accepts: "fp32", "bf16" and every preset.
 
@@ -109,6 +111,7 @@ def linear_recipes() -> list[str]:
     return list(_core.linear_recipe_names())
 
 
+@in_own_mode
 def linear_recipe(
     name: str | LinearRecipe,
     *,

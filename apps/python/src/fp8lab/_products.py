@@ -10,11 +10,13 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from fp8lab import _core
-from fp8lab._arrays import DTYPES, as_array, as_float32, bad, codes_of, text, whole, words_of
+from fp8lab._arrays import as_array, as_float32, bad, codes_of, text, whole
 from fp8lab._kernels import Epilogue, SplitK, set_kernel, settings_of_call
 from fp8lab._options import OperandOptions, ProductOptions, parameters_of, require_known
 from fp8lab._recipes import QuantizedTensor, Scales
+from fp8lab._mode import in_own_mode
 from fp8lab._registry import AccumulatorModel, InstructionModel, find_model
+from fp8lab._scales import coded_format, require_scale_format, scale_array, scale_tensor, scale_values
 from fp8lab._warnings import warn
 
 
@@ -32,58 +34,15 @@ class _Operand(NamedTuple):
     tensor_scale: float = 1.0
 
 
-def _scale_values(argument: str, x: Any, stated: str | None) -> NDArray[np.float32]:
-    """Scales as numbers. Integers are refused: they may be E8M0 codes, where 127 is 1.0."""
-    array = as_array(argument, x)
-    if array.dtype == np.uint8 and stated is not None:
-        if _core.format_name(stated) not in ("e8m0fnu", "e4m3fn"):
-            raise bad("scale_format", "e8m0fnu or e4m3fn (UE4M3), the formats of scales", stated)
-        array = array.view(DTYPES[_core.format_name(stated)])
-    if array.dtype.kind == "u" or (array.dtype.kind == "i" and array.dtype.itemsize < 8):
-        expected = (
-            'floats, or E8M0 or UE4M3 codes that say so (scale_format="e8m0fnu" or "e4m3fn", or '
-            "their dtype)"
-        )
-        raise bad(argument, expected, f"an array of {array.dtype}")
-    values = as_float32(argument, array)
-    return np.abs(values) if array.dtype == DTYPES["e4m3fn"] else values
-
-
-def _coded(scales: Any, stated: str | None) -> str:
-    """The format of scales that are codes; f32 for numbers."""
-    if isinstance(scales, Scales) and scales.layout.startswith("packed_ue8m0"):
-        return "e8m0fnu"
-    array = np.asarray(scales.values if isinstance(scales, Scales) else scales)
-    if array.dtype == np.uint8 and stated is not None:
-        return str(_core.format_name(stated))
-    for name in ("e8m0fnu", "e4m3fn"):
-        if array.dtype == DTYPES[name]:
-            return name
-    return "f32"
-
-
-def scale_tensor(argument: str, values: Any, stated: str | None) -> _core.Tensor:
-    """Scales of any type and layout as the library's tensor."""
-    array = as_array(argument, values)
-    name = str(_core.format_name(stated)) if array.dtype == np.uint8 and stated is not None else None
-    for known, dtype in DTYPES.items():
-        if array.dtype == dtype:
-            name = known
-    if name is None:
-        name = "i32" if array.dtype in (np.dtype(np.int32), np.dtype(np.uint32)) else "f32"
-        array = array if name == "i32" else as_float32(argument, array)
-    return _core.Tensor(np.ascontiguousarray(words_of(array)).reshape(array.shape), name)
-
-
 def _read_layout(
-    argument: str, scales: Scales, stated: str | None, shape: tuple[int, int]
+    argument: str, scales: Scales, array: NDArray[Any], shape: tuple[int, int]
 ) -> tuple[NDArray[np.float32], int, int]:
     """Scales of another layout: values, row and k blocks."""
     read = _core.read_scales(
-        scales=scale_tensor(argument, scales.values, stated),
-        layout=text("layout", scales.layout),
-        row_block=whole("row_block", scales.row_block),
-        k_block=whole("k_block", scales.k_block),
+        scales=scale_tensor(argument, array, scales.layout),
+        layout=scales.layout,
+        row_block=whole(f"{argument}.row_block", scales.row_block),
+        k_block=whole(f"{argument}.k_block", scales.k_block),
         rows=shape[0],
         k=shape[1],
         argument=argument,
@@ -91,36 +50,45 @@ def _read_layout(
     return read[0], read[1], read[2]
 
 
+def _one_or_rows(
+    argument: str, values: NDArray[np.float32], rows: int, k: int
+) -> tuple[NDArray[np.float32], int, int]:
+    if values.size == 0 and rows * k > 0:
+        raise bad(argument, "at least one scale", "none")
+    if values.size > 1 and values.shape not in ((rows,), (rows, 1)):
+        grid = "fp8lab.Scales(values, row_block, k_block)"
+        hint = ""
+        if values.shape == (1, rows):
+            hint = f" (torch's form of one scale per row of {argument[0]}: pass scales.T)"
+        expected = f"a number, [{rows}] or [{rows}, 1], or {grid}"
+        raise bad(argument, expected, f"{list(values.shape)}{hint}")
+    return values.reshape(-1), (max(rows, 1) if values.size == 1 else 1), 0
+
+
 def _tile_scales(
-    argument: str, scales: Any, stated: str | None, shape: tuple[int, int]
+    argument: str, scales: Any, array: NDArray[Any], shape: tuple[int, int]
 ) -> tuple[NDArray[np.float32], int, int]:
     """Values in the order of their tiles, and the sides of these."""
     rows, k = shape
-    if isinstance(scales, Scales) and scales.layout != "row_major":
-        return _read_layout(argument, scales, stated, shape)
     if not isinstance(scales, Scales):
-        values = _scale_values(argument, scales, stated)
-        if values.size == 0 and rows * k > 0:
-            raise bad(argument, "at least one scale", "none")
-        if values.size > 1 and values.shape not in ((rows,), (rows, 1)):
-            grid = "fp8lab.Scales(values, row_block, k_block)"
-            hint = ""
-            if values.shape == (1, rows):
-                hint = f" (torch's form of one scale per row of {argument[0]}: pass scales.T)"
-            expected = f"a number, [{rows}] or [{rows}, 1], or {grid}"
-            raise bad(argument, expected, f"{list(values.shape)}{hint}")
-        return values.reshape(-1), (max(rows, 1) if values.size == 1 else 1), 0
-    values = _scale_values(argument, scales.values, stated)
-    row_block, k_block = scales.row_block or max(rows, 1), scales.k_block or max(k, 1)
+        return _one_or_rows(argument, scale_values(argument, array), rows, k)
+    if text(f"{argument}.layout", scales.layout) != "row_major":
+        return _read_layout(argument, scales, array, shape)
+    values = scale_values(argument, array)
+    sides = (
+        whole(f"{argument}.row_block", scales.row_block),
+        whole(f"{argument}.k_block", scales.k_block),
+    )
+    row_block, k_block = sides[0] or max(rows, 1), sides[1] or max(k, 1)
     if row_block < 0 or k_block < 0:
-        raise bad(argument, "blocks of 0 (all) or more", f"{scales.row_block}, {scales.k_block}")
+        raise bad(argument, "blocks of 0 (all) or more", f"{sides[0]}, {sides[1]}")
     tiles = (-(-rows // row_block), -(-k // k_block))
     vector = values.ndim < 2 and 1 in tiles and values.size == math.prod(tiles)
     one = values.size == 1 and tiles == (1, 1)
     if rows * k > 0 and values.shape != tiles and not vector and not one:
         expected = f"[ceil({rows}/{row_block}), ceil({k}/{k_block})] = {list(tiles)}"
         raise bad(argument, expected, list(values.shape))
-    return values.reshape(-1), row_block, scales.k_block
+    return values.reshape(-1), row_block, sides[1]
 
 
 def _operand(
@@ -137,15 +105,17 @@ def _operand(
         raise bad(argument, f"a matrix {shape}", list(words.shape))
     if scales is None:
         return _Operand(words, name, None, 1, 0)
+    keyword = f"{argument}_scales"
+    tiled = isinstance(scales, Scales)
+    array = scale_array(keyword, scales.values if tiled else scales, scale_format)
     values, row_block, k_block = _tile_scales(
-        f"{argument}_scales", scales, scale_format, (words.shape[0], words.shape[1])
+        keyword, scales, array, (words.shape[0], words.shape[1])
     )
-    second = tensor_scales(f"{argument}_scales", scales)
+    second = tensor_scales(keyword, scales)
     if len(second) != 1:
-        raise bad(f"{argument}_scales.tensor_scale", "one number, since there are no groups", list(second))
-    return _Operand(
-        words, name, values, row_block, k_block, _coded(scales, scale_format), second[0]
-    )
+        raise bad(f"{keyword}.tensor_scale", "one number, since there are no groups", list(second))
+    coded = coded_format(array, scales.layout if tiled else "row_major")
+    return _Operand(words, name, values, row_block, k_block, coded, second[0])
 
 
 def tensor_scales(argument: str, scales: Any) -> list[float]:
@@ -153,10 +123,18 @@ def tensor_scales(argument: str, scales: Any) -> list[float]:
     second = scales.tensor_scale if isinstance(scales, Scales) else 1.0
     if isinstance(second, (int, float)):
         return [float(second)]
-    values = as_float32(f"{argument}.tensor_scale", second)
+    keyword = f"{argument}.tensor_scale"
+    values = scale_values(keyword, as_array(keyword, second))
     if values.ndim > 1:
         raise bad(f"{argument}.tensor_scale", "one number, or [groups]", list(values.shape))
     return [float(value) for value in values.reshape(-1)]
+
+
+def _c_matrix(c: ArrayLike) -> NDArray[np.float32]:
+    values = as_float32("c", c)
+    if values.ndim != 2:
+        raise bad("c", "a matrix [m, n]", list(values.shape))
+    return values
 
 
 def _require_format(argument: str, name: str, wanted: str, model: InstructionModel) -> None:
@@ -207,6 +185,7 @@ def make_problem(
     """The arguments of `gemm` as the library takes them."""
     options = complete(given)
     scale_format, c = options["scale_format"], options["c"]
+    require_scale_format(scale_format)
     left = _operand("a", a, options["a_format"], options["a_scales"], scale_format)
     right = _operand("b", b, options["b_format"], options["b_scales"], scale_format)
     promotion_interval, scale_order = options["promotion_interval"], options["scale_order"]
@@ -227,6 +206,9 @@ def make_problem(
         )
     if model is None:
         raise bad("model", "an instruction, or the name of a library call (call=)", "neither")
+    if not isinstance(model, (str, InstructionModel, AccumulatorModel)):
+        expected = "a name, an fp8lab.InstructionModel or an fp8lab.AccumulatorModel"
+        raise bad("model", expected, type(model).__name__)
     name = model if isinstance(model, str) else getattr(model, "name", "")
     if isinstance(model, str):
         model = find_model(model)
@@ -240,7 +222,7 @@ def make_problem(
         a_format=left.format,
         b=right.words,
         b_format=right.format,
-        c=None if c is None else as_float32("c", c),
+        c=None if c is None else _c_matrix(c),
         a_scales=left.scales,
         a_row_block=left.row_block,
         a_k_block=left.k_block,
@@ -259,6 +241,7 @@ def make_problem(
     return Problem(core, len(left.words), core.columns, name)
 
 
+@in_own_mode
 def backends() -> list[str]:
     """The backends of `gemm`: "cpu", and in a build with CUDA also "cuda" and "cuda-emulated".
 
@@ -284,6 +267,7 @@ def _require_backend(name: str) -> None:
     raise bad("backend", expected, f"'{name}'")
 
 
+@in_own_mode
 def gemm(
     a: ArrayLike | QuantizedTensor,
     b: ArrayLike | QuantizedTensor,
@@ -307,7 +291,8 @@ def gemm(
     """D = scales * A . B^T, and C: float32 [m, n] with the bits that the instruction gives.
 
     a [m, k] and b [n, k]: ml_dtypes, float16 or bfloat16 arrays, uint8 codes with a_format or
-    b_format ("e4m3fn", ...; tf32 in float32 arrays), or quantized tensors, which include their
+    b_format ("e4m3fn", ...; tf32 in float32 arrays; "e2m1x2": two FP4 codes a byte, the first in the
+    low bits, unpacked into a copy, as torch's float4_e2m1fn_x2 is), or quantized tensors, which include their
     scales. Any strides, read in place: for a weight stored as [k, n] pass `w.T`. c [m, n]: float32.
     c_enters says where c enters, which changes the bits: "accumulator", the instruction's own c,
     before any scale; "promoted_sum", the start of the FP32 sum of promoted partial sums;

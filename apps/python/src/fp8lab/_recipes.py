@@ -11,7 +11,8 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from fp8lab import _core
-from fp8lab._arrays import DTYPES, as_matrix
+from fp8lab._arrays import DTYPES, as_float32, as_matrix, bad, codes_of, text, whole
+from fp8lab._mode import in_own_mode
 from fp8lab._warnings import warn
 
 
@@ -66,6 +67,7 @@ class Preset:
     used_by: str
 
 
+@in_own_mode
 def presets() -> dict[str, Preset]:
     """Every preset by name.
 
@@ -149,6 +151,7 @@ class QuantizedTensor:
             self.inverse_scales, self.row_block, self.k_block, self.tensor_inverse_scale
         )
 
+    @in_own_mode
     def dequantize(self) -> NDArray[np.float32]:
         """Each code times its inverse scale, rounded once, to nearest even.
 
@@ -159,6 +162,7 @@ class QuantizedTensor:
         values: NDArray[np.float32] = _core.dequantize(self._core())
         return values
 
+    @in_own_mode
     def statistics(self, x: ArrayLike) -> QuantizationStatistics:
         """The errors of this tensor against `x`, from which it was made.
 
@@ -173,13 +177,21 @@ class QuantizedTensor:
     def _core(self) -> _core.QuantizedTensor:
         return _core.QuantizedTensor(
             format=self.format,
-            codes=np.ascontiguousarray(self.codes).view(np.uint8),
-            scales=np.ascontiguousarray(self.scales),
-            inverse_scales=np.ascontiguousarray(self.inverse_scales),
+            codes=np.ascontiguousarray(_matrix("codes", codes_of("codes", self.codes, self.format)[0])),
+            scales=_matrix("scales", as_float32("scales", self.scales)),
+            inverse_scales=_matrix("inverse_scales", as_float32("inverse_scales", self.inverse_scales)),
             tensor_inverse_scale=self.tensor_inverse_scale,
             row_block=self.row_block,
             k_block=self.k_block,
         )
+
+
+def _matrix(argument: str, x: NDArray[Any]) -> NDArray[Any]:
+    if x.ndim != 2:
+        raise bad(argument, "a matrix", list(x.shape))
+    if argument == "codes" and x.dtype != np.uint8:
+        raise bad(argument, "codes of one byte", x.dtype)
+    return x
 
 
 def _tensor(fields: dict[str, Any]) -> QuantizedTensor:
@@ -204,13 +216,17 @@ class Quantizer:
     [1.0, 64.0, 32.0]
     """
 
+    @in_own_mode
     def __init__(self, preset: str | Recipe = "te-current", role: str = "activation") -> None:
         """preset: a name from `presets()`, whose recipe for `role` is used, or a recipe."""
         if isinstance(preset, str):
-            preset = Recipe(**_core.find_recipe(preset, role))
+            preset = Recipe(**_core.find_recipe(preset, text("role", role)))
+        elif not isinstance(preset, Recipe):
+            raise bad("preset", "a name or an fp8lab.Recipe", type(preset).__name__)
         self.recipe = preset
         self._quantizer = _core.Quantizer(self.recipe._core())
 
+    @in_own_mode
     def observe(self, x: ArrayLike) -> None:
         """Record a tensor without casting it: an earlier step, or a batch for calibration.
 
@@ -222,6 +238,7 @@ class Quantizer:
         """
         self._quantizer.observe(as_matrix("x", x))
 
+    @in_own_mode
     def quantize(
         self, x: ArrayLike, *, transpose: bool = False, threads: int = 0
     ) -> QuantizedTensor:
@@ -230,11 +247,12 @@ class Quantizer:
 
     def _quantize(self, x: ArrayLike, transpose: bool, threads: int) -> QuantizedTensor:
         values = as_matrix("x", x)
-        fields = self._quantizer.quantize(values, transpose, threads)
-        warn(_core.warning_of_quantization(values, fields["format"], fields["codes"]), 4)
+        fields = self._quantizer.quantize(values, bool(transpose), whole("threads", threads))
+        warn(_core.warning_of_quantization(values, fields["format"], fields["codes"]))
         return _tensor(fields)
 
 
+@in_own_mode
 def quantize(
     x: ArrayLike,
     preset: str | Recipe = "te-current",

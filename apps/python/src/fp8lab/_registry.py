@@ -7,6 +7,8 @@ import os
 from dataclasses import dataclass
 
 from fp8lab import _core
+from fp8lab._arrays import text as as_text
+from fp8lab._mode import in_own_mode
 
 
 @dataclass(frozen=True)
@@ -77,6 +79,7 @@ class AccumulatorModel:
     takes_ue4m3_per_32: bool = False  #: for "scaled_group_dot_product": UE4M3 per 32, not only per 16
     zero_sign: str = "kept"  #: of a sum that rounds to zero: "kept" or "positive" (Hopper)
 
+    @in_own_mode
     def definition(self, a_format: str = "e4m3fn", b_format: str | None = None) -> str:
         """The model as text, for operands of these formats; usable in place of a model's name.
 
@@ -111,6 +114,7 @@ def _instruction_model(fields: dict[str, object]) -> InstructionModel:
     return InstructionModel(accumulator=accumulator, **fields)  # type: ignore[arg-type]
 
 
+@in_own_mode
 def formats() -> dict[str, Format]:
     """Every storage format by name.
 
@@ -121,6 +125,7 @@ def formats() -> dict[str, Format]:
     return {f["name"]: Format(**f) for f in _core.formats()}
 
 
+@in_own_mode
 def profiles() -> dict[str, CastProfile]:
     """Every cast profile by name.
 
@@ -131,6 +136,7 @@ def profiles() -> dict[str, CastProfile]:
     return {p["name"]: CastProfile(**p) for p in _core.profiles()}
 
 
+@in_own_mode
 def models() -> dict[str, InstructionModel]:
     """Every registered instruction model by name, hardware first.
 
@@ -146,6 +152,7 @@ def find_model(name: str) -> InstructionModel:
     return _instruction_model(_core.find_model(name))
 
 
+@in_own_mode
 def accumulator_model(
     base: str, /, *, name: str | None = None, **parameters: int | str | bool | None
 ) -> InstructionModel:
@@ -167,6 +174,7 @@ def accumulator_model(
     16384.0
     """
     items = []
+    as_text("base", base)
     for key, value in parameters.items():
         word = "none" if value is None else str(value)
         if isinstance(value, bool):
@@ -180,6 +188,7 @@ def accumulator_model(
     return find_model(text)
 
 
+@in_own_mode
 def load_models(path: str | os.PathLike[str]) -> dict[str, InstructionModel]:
     """The models that a file defines, by name: TOML tables [accumulator.NAME], or .json.
 

@@ -10,11 +10,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fp8lab import _core
-from fp8lab._arrays import DTYPES, as_array, as_float32, bad, format_of, whole
+from fp8lab._arrays import DTYPES, as_array, as_float32, bad, natural, text, whole
 from fp8lab._kernels import SplitK
+from fp8lab._mode import callers_mode, in_mode, in_own_mode
 from fp8lab._registry import InstructionModel, find_model
 
-_OUTPUTS = ("f32", "f16", "bf16")
+_OUTPUTS = {"f32": np.dtype(np.float32), "f16": DTYPES["f16"], "bf16": DTYPES["bf16"]}
 
 
 @dataclass(frozen=True)
@@ -90,10 +91,23 @@ def reveal(
     >>> found.parameters["alignment_fraction_bits"], found.checked - found.equal
     (('11', '11'), 0)
     """
-    a_name = str(_core.format_name(a_format))
-    b_name = a_name if b_format is None else str(_core.format_name(b_format))
     if not callable(kernel):
         raise bad("kernel", "a function of (a, b)", type(kernel).__name__)
+    return _reveal(in_mode(callers_mode(), kernel), m, n, k, a_format, b_format, seed)
+
+
+@in_own_mode
+def _reveal(
+    kernel: Callable[[NDArray[Any], NDArray[Any]], Any],
+    m: int,
+    n: int,
+    k: int,
+    a_format: str,
+    b_format: str | None,
+    seed: int,
+) -> Revealed:
+    a_name = str(_core.format_name(text("a_format", a_format)))
+    b_name = a_name if b_format is None else str(_core.format_name(text("b_format", b_format)))
 
     def run(a: NDArray[Any], b: NDArray[Any]) -> tuple[NDArray[np.float32], str]:
         outputs = []
@@ -102,8 +116,8 @@ def reveal(
             d = as_array("kernel", kernel(left, right))
             if d.shape != (m, n):
                 raise bad("kernel", f"outputs [{m}, {n}]", list(d.shape))
-            name = "f32" if d.dtype == np.float32 else format_of("kernel", d, None)
-            if name not in _OUTPUTS:
+            name = next((one for one in _OUTPUTS if d.dtype == _OUTPUTS[one]), "")
+            if not name:
                 raise bad("kernel", "outputs of float32, float16 or bfloat16", d.dtype)
             outputs.append(as_float32("kernel", d).reshape(-1))
         return np.concatenate(outputs), name
@@ -115,7 +129,7 @@ def reveal(
         k=whole("k", k),
         a_format=a_name,
         b_format=b_name,
-        seed=whole("seed", seed),
+        seed=natural("seed", seed),
     )
     parts, tile, cut, order = fields.pop("split")
     fields["split_k"] = SplitK(parts, tile, cut, order) if parts > 1 else None

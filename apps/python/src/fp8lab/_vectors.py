@@ -10,7 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fp8lab import _core
-from fp8lab._arrays import DTYPES, as_float32, bad, codes_of
+from fp8lab._arrays import DTYPES, as_array, as_float32, bad, codes_of, natural, text, whole
+from fp8lab._mode import in_own_mode
 
 
 @dataclass(frozen=True, eq=False)
@@ -44,6 +45,7 @@ class Vectors:
     def __len__(self) -> int:
         return len(self.d)
 
+    @in_own_mode
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write .npz, .safetensors or .jsonl, by the extension of the path; otherwise text.
 
@@ -88,7 +90,7 @@ def _results(argument: str, x: Any) -> NDArray[np.float32]:
 def _scales(argument: str, x: Any) -> NDArray[np.uint8] | None:
     if x is None:
         return None
-    codes = np.asarray(x)
+    codes = as_array(argument, x)
     if codes.ndim != 2 or codes.dtype != np.uint8:
         raise bad(argument, "uint8 codes, [n, blocks]", f"{codes.dtype} {list(codes.shape)}")
     return np.ascontiguousarray(codes)
@@ -107,6 +109,7 @@ def _vectors(file: _core.VectorFile) -> Vectors:
     return Vectors(**fields)
 
 
+@in_own_mode
 def vectors(
     model: str, count: int, *, kind: str = "adversarial", seed: int = 1, terms: int = 0
 ) -> Vectors:
@@ -124,9 +127,18 @@ def vectors(
     >>> fp8lab.replay(golden, "sm90.wgmma.e4m3").mismatches
     0
     """
-    return _vectors(_core.VectorFile.generate(model, count, kind, seed, terms))
+    return _vectors(
+        _core.VectorFile.generate(
+            text("model", model),
+            whole("count", count),
+            text("kind", kind),
+            natural("seed", seed),
+            whole("terms", terms),
+        )
+    )
 
 
+@in_own_mode
 def load_vectors(path: str | os.PathLike[str]) -> Vectors:
     """Read a vector file of any form, or a recording of a chip. ValueError if malformed.
 
@@ -154,6 +166,7 @@ class Separation:
     tried: int  #: number of generated cases tried
 
 
+@in_own_mode
 def separate(
     first: str, second: str, count: int = 16, *, seed: int = 1, terms: int = 0
 ) -> Separation:
@@ -170,7 +183,13 @@ def separate(
     >>> fp8lab.replay(found.vectors, "sm90.wgmma.e4m3").mismatches
     16
     """
-    file, tried = _core.separate(first, second, count, seed, terms)
+    file, tried = _core.separate(
+        text("first", first),
+        text("second", second),
+        whole("count", count),
+        natural("seed", seed),
+        whole("terms", terms),
+    )
     return Separation(_vectors(file), tried)
 
 
@@ -184,6 +203,7 @@ class ReplayReport:
     shown: tuple[str, ...]
 
 
+@in_own_mode
 def replay(cases: str | os.PathLike[str] | Vectors, model: str = "") -> ReplayReport:
     """Replay vectors, a vector file or a recording through `model`, or through their own if empty.
 
@@ -195,4 +215,4 @@ def replay(cases: str | os.PathLike[str] | Vectors, model: str = "") -> ReplayRe
     ReplayReport(model='sm90.wgmma.e4m3', cases=8, mismatches=0, shown=())
     """
     file = cases._core() if isinstance(cases, Vectors) else _core.VectorFile.load(os.fspath(cases))
-    return ReplayReport(**file.replay(model))
+    return ReplayReport(**file.replay(text("model", model)))

@@ -9,8 +9,9 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from fp8lab import _core
-from fp8lab._arrays import as_array, codes_of, text, whole
+from fp8lab._arrays import as_array, bad, codes_of, format_name, several, text, whole
 from fp8lab._checks import Comparison
+from fp8lab._mode import in_own_mode
 from fp8lab._options import ProductOptions, with_arguments_of
 from fp8lab._products import gemm, make_problem
 from fp8lab._recipes import QuantizedTensor
@@ -46,14 +47,25 @@ class VerifyReport:
         return self.text
 
 
-def output_of(got: Any, stated: str | None) -> tuple[NDArray[Any], str]:
-    """Words and format of an output."""
+_OUTPUTS = ("f32", "f16", "bf16", "e4m3fn", "e5m2", "e4m3fnuz", "e5m2fnuz")
+
+
+def output_of(got: Any, stated: str | None, dimensions: int | None) -> tuple[NDArray[Any], str]:
+    """Words and format of an output of so many dimensions; None: any number."""
     array = as_array("got", got)
+    if dimensions is not None and array.ndim != dimensions:
+        raise bad("got", "a matrix [m, n]", list(array.shape))
     if array.dtype == np.float32:
+        if stated is not None and format_name("got_format", stated) != "f32":
+            raise bad("got_format", "f32, as the dtype of got says", stated)
         return array.view(np.uint32), "f32"
-    return codes_of("got", array, stated)
+    words, name = codes_of("got", array, stated)
+    if name not in _OUTPUTS:
+        raise bad("got" if stated is None else "got_format", f"an output of {', '.join(_OUTPUTS)}", name)
+    return words, name
 
 
+@in_own_mode
 @with_arguments_of(gemm, ProductOptions, before="threads")
 def verify(
     got: ArrayLike,
@@ -90,9 +102,9 @@ def verify(
     >>> fp8lab.verify(d * 2, (a, b), model="sm90.wgmma.e4m3", promotion_interval=128).verdict
     'mismatch'
     """
-    a, b = inputs
+    a, b = several("inputs", "a, b", inputs)
     problem = make_problem(a, b, model, options)
-    words, name = output_of(got, got_format)
+    words, name = output_of(got, got_format, 2)
     fields = _core.verify(
         problem=problem.core,
         model=problem.model,

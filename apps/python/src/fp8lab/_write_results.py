@@ -13,7 +13,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fp8lab import _core
-from fp8lab._arrays import bad, whole
+from fp8lab._arrays import DTYPES, as_array, as_float32, bad, natural, number, whole
+from fp8lab._mode import in_own_mode
 
 
 @dataclass(frozen=True)
@@ -36,10 +37,20 @@ class Plot:
     curves: Sequence[Curve]
 
 
-def _cells(column: NDArray[Any]) -> list[Any]:
+def _cells(argument: str, column: NDArray[Any]) -> list[Any]:
+    if column.dtype in DTYPES.values():
+        column = as_float32(argument, column)
     if column.dtype.kind not in "biufU":
-        raise bad("data", "columns of booleans, numbers or text", column.dtype)
+        raise bad(argument, "columns of booleans, numbers or text", column.dtype)
+    if column.dtype.kind == "f" and column.dtype.itemsize > 8:
+        with np.errstate(over="ignore"):
+            narrow = column.astype(np.float64)
+        if ((narrow != column) & ~np.isnan(column)).any():
+            raise bad(argument, "numbers that binary64 has", column.dtype)
+        column = narrow
     values: list[Any] = column.tolist()
+    if column.dtype.kind == "u" and any(value >= 1 << 63 for value in values):
+        raise bad(argument, "integers of at most 2^63 - 1", max(values))
     return values
 
 
@@ -47,23 +58,45 @@ def _rows(table: Any) -> list[list[Any]]:
     names = [column.name for column in table.columns]
     if sorted(names) != sorted(table.data):
         raise bad(f"{table.name}: data", f"the columns {', '.join(names)}", ", ".join(table.data))
-    columns = [np.asarray(table.data[name]) for name in names]
+    arguments = [f"{table.name}: data: {name}" for name in names]
+    columns = [as_array(said, table.data[name]) for said, name in zip(arguments, names, strict=True)]
     sizes = {column.shape for column in columns}
     if len(sizes) > 1 or any(column.ndim != 1 for column in columns):
         raise bad(f"{table.name}: data", "columns of one length", sorted(sizes))
-    return [list(row) for row in zip(*map(_cells, columns))]
+    return [list(row) for row in zip(*map(_cells, arguments, columns), strict=True)]
 
 
 def _toml(parameters: Mapping[str, Any]) -> str:
-    """A value of JSON that is no null and no object is one of TOML too."""
+    """A line of TOML for each parameter."""
     lines = []
     for name, value in parameters.items():
+        if not isinstance(name, str):
+            raise bad("parameters", "names that are text", repr(name))
+        said = f"parameters: {name}"
         if not isinstance(value, (bool, int, float, str)):
-            raise bad(f"parameters: {name}", "a bool, a number or text", repr(value))
-        lines.append(f"{json.dumps(name)} = {json.dumps(value)}\n")
+            raise bad(said, "a bool, a number or text", repr(value))
+        if isinstance(value, int) and not -(1 << 63) <= value < 1 << 63:
+            raise bad(said, "an integer of 64 bits", value)
+        lines.append(f"{_toml_text(said, name)} = {_toml_value(said, value)}\n")
     return "".join(lines)
 
 
+def _toml_text(argument: str, text: str) -> str:
+    """JSON escapes what TOML must have escaped, but DEL; what Unicode has no character for is refused."""
+    if any("\ud800" <= one <= "\udfff" for one in text):
+        raise bad(argument, "text without halves of surrogate pairs", ascii(text))
+    return json.dumps(text, ensure_ascii=False).replace("\x7f", "\\u007f")
+
+
+def _toml_value(argument: str, value: bool | float | str) -> str:
+    if isinstance(value, str):
+        return _toml_text(argument, value)
+    if isinstance(value, float):
+        return repr(float(value))  # inf and nan are TOML's words too
+    return json.dumps(value)
+
+
+@in_own_mode
 def write(
     folder: str | os.PathLike[str],
     tables: Sequence[Any],
@@ -95,12 +128,12 @@ def write(
     ...     r.read(path)["loss"]["loss"]
     array([1.5 , 1.25])
     """
-    os.environ.setdefault("FP8LAB_PYTHON", sys.executable)  # draws the plots
+    os.environ.setdefault("FP8LAB_PYTHON", sys.executable)  # draws the plots, if nothing else was named
     made: str = _core.write_results(
         experiment=experiment,
         question=question,
         parameters_toml=_toml(parameters or {}),
-        seed=whole("seed", seed),
+        seed=natural("seed", seed),
         command=command,
         findings=list(findings),
         tables=[
@@ -109,7 +142,7 @@ def write(
         plots=[
             (p.name, p.title, p.x, p.y, [(c.label, list(c.x), list(c.y)) for c in p.curves]) for p in plots
         ],
-        duration_seconds=float(duration_seconds),
+        duration_seconds=number("duration_seconds", duration_seconds),
         threads=whole("threads", threads),
         out=os.fspath(folder),
     )

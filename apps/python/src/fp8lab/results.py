@@ -1,14 +1,11 @@
 """Reads result folders of `fp8lab run` and `sweep` as arrays or Parquet, and writes your own.
 
->>> import fp8lab.results, pathlib, tempfile
->>> description = '''{"schema": "fp8lab.result.1", "experiment": "demo", "seed": 1, "tables": [
-...   {"name": "error", "title": "Error of a sum", "file": "error.csv", "rows": 2, "columns": [
-...     {"name": "k", "unit": "1", "description": "terms"},
-...     {"name": "bias", "unit": "%", "description": "toward zero"}]}]}'''
+>>> import fp8lab.results as r, numpy as np, tempfile
+>>> columns = (r.Column("k", "1", "terms"), r.Column("bias", "%", "toward zero"))
+>>> data = {"k": np.array([32, 64]), "bias": np.array([-2.0, -1.0])}
 >>> with tempfile.TemporaryDirectory() as folder:
-...     _ = pathlib.Path(folder, "result.json").write_text(description)
-...     _ = pathlib.Path(folder, "error.csv").write_text("k,bias\\n32,-2.0\\n64,-1.0\\n")
-...     results = fp8lab.results.read(folder)
+...     tables = [r.Table("error", "Error of a sum", columns, data)]
+...     results = r.read(r.write(folder, tables, experiment="demo", question="How large is it?"))
 >>> results["error"]["bias"]
 array([-2., -1.])
 >>> results["error"].columns[1].unit
@@ -35,6 +32,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fp8lab._arrays import bad
+from fp8lab._mode import in_own_mode
+from fp8lab._warnings import warn
 from fp8lab._write_results import Curve, Plot, write
 
 __all__ = ["Column", "Curve", "Plot", "Results", "Table", "read", "read_parquet", "to_parquet", "write"]
@@ -79,6 +78,7 @@ class Table:
     def __len__(self) -> int:
         return len(self.data[self.columns[0].name]) if self.columns else 0
 
+    @in_own_mode
     def to_pandas(self) -> Any:
         """A pandas DataFrame of the table. Needs pandas (`pip install pandas`).
 
@@ -95,6 +95,7 @@ class Table:
         frame.attrs.update(table=self.name, title=self.title, units=units)
         return frame
 
+    @in_own_mode
     def where(self, **values: Any) -> Table:
         """All rows whose columns have these values."""
         keep = np.ones(len(self), bool)
@@ -171,16 +172,26 @@ def _array(cells: list[str], is_seed: bool) -> NDArray[Any]:
         return np.array(cells, np.str_)
 
 
+def _file_inside(folder: Path, name: Any) -> Path:
+    """A file of the folder: a name, never a path that leads elsewhere, nor a link."""
+    path = folder / str(name)
+    plain = isinstance(name, str) and Path(name).name == name and name not in ("", ".", "..")
+    if not plain or path.is_symlink() or not path.is_file():
+        raise bad(f"{folder}: file", "the name of a file in this folder", repr(name))
+    return path
+
+
 def _read_table(folder: Path, head: Mapping[str, Any], of_sweep: bool) -> Table:
     columns = tuple(Column(c["name"], c["unit"], c["description"]) for c in head["columns"])
-    path = folder / head["file"]
+    path = _file_inside(folder, head["file"])
     data = path.read_bytes()
     checksum = f"{zlib.crc32(data):08x}"
-    # Folders written before tables had checksums are read as they are.
     if head.get("crc32", checksum) != checksum:
         raise bad(f"{path}: crc32", f"{head['crc32']} (the file was changed)", checksum)
-    rows = list(csv.reader(io.StringIO(data.decode("utf-8"), newline="")))
     names = [column.name for column in columns]
+    rows = list(csv.reader(io.StringIO(data.decode("utf-8"), newline="")))
+    if len(names) == 1:  # an empty line is an empty cell
+        rows = [row or [""] for row in rows]
     if not rows or rows[0] != names:
         raise bad(str(path), f"the columns {', '.join(names)}", ", ".join(rows[0] if rows else []))
     if len(rows) - 1 != head["rows"]:
@@ -205,30 +216,42 @@ def _parsed(text: str | bytes, where: object) -> Any:
         raise bad(str(where), "lists and objects in each other that are fewer than Python's limit", "more") from None
 
 
-def _read_description(path: Path) -> Any:
-    """The JSON of a file; ValueError if it is not the text that its checksum, if it has one, was made of."""
+def _read_description(path: Path) -> tuple[Any, bool]:
+    """The JSON of a file, and whether it has a checksum. ValueError if that was made of another text."""
     text = path.read_text(encoding="utf-8")
     own = _OWN_CHECKSUM.search(text)
     checksum = f"{zlib.crc32(text[: own.start()].encode()):08x}" if own else ""
     if own and own[1] != checksum:
         raise bad(f"{path}: crc32", f"{own[1]} (the file was changed)", checksum)
-    return _parsed(text, path)
+    return _parsed(text, path), own is not None
 
 
+def _tell_unchecked(root: Path, own: tuple[str, bool], heads: list[Any]) -> None:
+    """Folders written before there were checksums are read, and so is one whose checksums were removed."""
+    name, checked = own
+    files = [] if checked else [name]
+    files += [str(head["file"]) for head in heads if "crc32" not in head]
+    if files:
+        warn(f"{root}: no checksum of {', '.join(files)}: a change would not be seen", UserWarning)
+
+
+@in_own_mode
 def read(folder: str | os.PathLike[str]) -> Results:
     """The tables of a folder written by `fp8lab run` or `fp8lab sweep`.
 
     folder: the one that holds result.json (one experiment) or sweep.json (a finished sweep).
-    ValueError if it holds neither, or if a table does not match its description.
+    ValueError if it holds neither, if a table does not match its description, and if a table is not
+    a file of this folder. UserWarning for files without a checksum.
     """
     root = Path(folder)
     for name, schema in _SCHEMAS.items():
         if not (root / name).is_file():
             continue
-        description = _read_description(root / name)
+        description, checked = _read_description(root / name)
         if description.get("schema") != schema:
             raise bad(f"{root / name}: schema", schema, description.get("schema"))
         heads = description["tables"]
+        _tell_unchecked(root, (name, checked), heads)
         tables = {head["name"]: _read_table(root, head, name == "sweep.json") for head in heads}
         return Results(description, tables)
     raise bad("folder", f"one with {' or '.join(_SCHEMAS)}", str(root))
@@ -242,6 +265,7 @@ def _pyarrow() -> Any:
         raise ImportError("Parquet needs pyarrow: pip install pyarrow") from error
 
 
+@in_own_mode
 def to_parquet(
     folder: str | os.PathLike[str], file: str | os.PathLike[str], table: str | None = None
 ) -> None:
@@ -277,6 +301,7 @@ def _from_arrow(column: Any) -> NDArray[Any]:
     return np.ma.masked_array(values, missing) if missing.any() else values
 
 
+@in_own_mode
 def read_parquet(file: str | os.PathLike[str]) -> Results:
     """Reads a file of `to_parquet`: the description of the whole folder, and the one table."""
     pa = _pyarrow()

@@ -8,8 +8,9 @@ from typing import Literal, Unpack
 from numpy.typing import ArrayLike
 
 from fp8lab import _core
-from fp8lab._arrays import text, whole
+from fp8lab._arrays import bad, natural, number, several, text, whole
 from fp8lab._attention import AttentionOptions, verify_attention
+from fp8lab._mode import in_own_mode
 from fp8lab._options import ProductOptions, with_arguments_of
 from fp8lab._products import gemm
 from fp8lab._recipes import QuantizedTensor
@@ -19,6 +20,7 @@ from fp8lab._verify import verify
 __all__ = ["Tolerance", "assert_attention_matches", "assert_matches", "tolerance"]
 
 
+@in_own_mode
 @with_arguments_of(gemm, ProductOptions, before="threads")
 def assert_matches(
     got: ArrayLike,
@@ -62,6 +64,7 @@ def assert_matches(
         raise AssertionError(report.text)
 
 
+@in_own_mode
 def assert_attention_matches(
     got: ArrayLike,
     inputs: tuple[ArrayLike, ArrayLike, ArrayLike],
@@ -115,6 +118,7 @@ class Tolerance:
         return self.text
 
 
+@in_own_mode
 def tolerance(
     shape: tuple[int, int, int],
     *,
@@ -151,8 +155,8 @@ def tolerance(
     True
     """
     if reference not in ("fp64", "fp32", "bf16"):
-        raise ValueError(f"reference: expected fp64, fp32 or bf16, got '{reference}'")
-    m, n, k = shape
+        raise bad("reference", "fp64, fp32 or bf16", repr(reference))
+    m, n, k = several("shape", "m, n, k", shape)
     fields = _core.expect(
         m=whole("m", m),
         n=whole("n", n),
@@ -166,8 +170,8 @@ def tolerance(
         distribution=text("distribution", distribution),
         against_originals=bool(against_originals),
         trials=whole("trials", trials),
-        seed=whole("seed", seed),
-        risk=float(risk),
+        seed=natural("seed", seed),
+        risk=number("risk", risk),
         threads=whole("threads", threads),
     )
     gate = fields[reference]
