@@ -100,3 +100,52 @@ def test_bad_arguments_are_value_errors(change, message):
     arguments = dict(zip("qkv", qkv(), strict=True)) | change
     with pytest.raises(ValueError, match=message):
         fp8lab.attention(**arguments)
+
+
+def test_a_scale_of_the_softmax_is_above_zero():
+    q, k, v = qkv()
+    for wrong in (0.0, 0, -0.0, np.float32(0)):
+        for function in (
+            lambda **how: fp8lab.attention(q, k, v, **how),
+            lambda **how: fp8lab.verify_attention(np.zeros((2, 96, 64), f32), (q, k, v), **how),
+        ):
+            with pytest.raises(ValueError, match=r"^softmax_scale: expected a number above 0, or None for 1 / sqrt\(d\), got"):
+                function(softmax_scale=wrong)
+    with pytest.raises(ValueError, match="^softmax_scale: expected a finite number >= 0, got -1"):
+        fp8lab.attention(q, k, v, softmax_scale=-1.0)
+    usual = fp8lab.attention(q, k, v, softmax_scale=0.125).o  # d is 64
+    np.testing.assert_array_equal(fp8lab.attention(q, k, v, softmax_scale=None).o, usual)
+    np.testing.assert_array_equal(fp8lab.attention(q, k, v).o, usual)
+
+
+@pytest.mark.parametrize("shape", [(1, 96, 64), (96,), (96, 64, 1), (2, 96, 64)])
+def test_an_output_has_the_dimensions_of_q(shape):
+    q, k, v = (x[0] for x in qkv())
+    with pytest.raises(ValueError, match="^got: expected 2 dimensions, as q has"):
+        fp8lab.verify_attention(np.zeros(shape, f32), (q, k, v))
+    with pytest.raises(ValueError, match="^got: expected 3 dimensions, as q has"):
+        fp8lab.verify_attention(np.zeros((96, 64), f32), (q[None], k[None], v[None]))
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"q_tile": 1.5}, "^q_tile: expected a whole number, got 1.5$"),
+        ({"p_offset": "8"}, "^p_offset: expected a number, got '8'$"),
+        ({"tile_order": 3}, "^tile_order: expected a name, got 3$"),
+        ({"q": np.zeros((2, 96, 64), np.uint16), "codes_format": "e4m3fn"}, "^q: expected FP8 codes of one byte"),
+        ({"codes_format": 3, "q": np.zeros((2, 96, 64), np.uint8)}, "^codes_format: expected a name, got 3$"),
+    ],
+)
+def test_settings_of_a_wrong_type_are_refused_by_name(change, message):
+    arguments = dict(zip("qkv", qkv(), strict=True)) | change
+    with pytest.raises(ValueError, match=message):
+        fp8lab.attention(**arguments)
+
+
+def test_one_head_has_one_scale():
+    codes = [fp8lab.encode(x[:1]) for x in qkv()]
+    with pytest.raises(ValueError, match="^q_scales: expected 1 inverse scale, got 2$"):
+        fp8lab.attention(*codes, q_scales=[1.0, 2.0])
+    with pytest.raises(ValueError, match="^k_scales: expected inverse scales: one, or one a head, got none$"):
+        fp8lab.attention(*codes, k_scales=[])

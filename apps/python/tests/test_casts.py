@@ -140,3 +140,38 @@ def test_decode_needs_a_format():
         fp8lab.decode(np.zeros(3, ml_dtypes.float8_e5m2), "e4m3fn")
     with pytest.raises(ValueError, match="codes: expected codes of one byte"):
         fp8lab.decode(np.zeros(3, ml_dtypes.bfloat16))
+
+
+@pytest.mark.parametrize("name", [*EIGHT_BITS, "f16", "bf16"])
+def test_a_dtype_is_the_format_s_own_or_its_words(name):
+    words = np.uint16 if name in ("f16", "bf16") else np.uint8
+    own = fp8lab.encode([1.0, 2.0], name)
+    assert fp8lab.encode([1.0, 2.0], name, dtype=own.dtype).dtype == own.dtype
+    as_words = fp8lab.encode([1.0, 2.0], name, dtype=words)
+    assert as_words.dtype == words and np.array_equal(as_words, own.view(words))
+    for wrong in ("int8", "uint32", "float32", "int16", "bool", "nonsense", ml_dtypes.float8_e3m4, "V1", "S1"):
+        for function in (fp8lab.encode, fp8lab.encode_with_statistics):
+            with pytest.raises(ValueError, match=f"^dtype: expected {own.dtype} or {np.dtype(words)}, got "):
+                function([1.0, 2.0], name, dtype=wrong)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"scale": "2"}, "^scale: expected a number, got '2'$"),
+        ({"seed": 1.5, "rounding": "stochastic"}, "^seed: expected a whole number, got 1.5$"),
+        ({"seed": -1, "rounding": "stochastic"}, r"^seed: expected 0 to 2\^64 - 1, got -1$"),
+        ({"first_draw": -1}, r"^first_draw: expected 0 to 2\^64 - 1, got -1$"),
+        ({"threads": "all"}, "^threads: expected a whole number, got 'all'$"),
+        ({"threads": 1 << 70}, "^threads: expected a whole number of 64 bits, got 1180591620717411303424$"),
+        ({"format": 3}, "^format: expected a name, got 3$"),
+        ({"profile": None}, "^profile: expected a name, got None$"),
+        ({"rounding": 3}, "^rounding: expected a name, got 3$"),
+    ],
+)
+def test_settings_of_a_wrong_type_are_refused_by_name(change, message):
+    for function in (fp8lab.encode, fp8lab.encode_with_statistics):
+        with pytest.raises(ValueError, match=message):
+            function([1.0], **change)
+    with pytest.raises(ValueError, match="^inverse_scale: expected a number, got 'x'$"):
+        fp8lab.decode(np.zeros(2, np.uint8), "e4m3fn", inverse_scale="x")

@@ -167,3 +167,48 @@ def test_layouts_of_scales(rng):
         fp8lab.gemm(a, b, a_scales=Scales(words[:, :1], 1, 128, layout="packed_ue8m0"), **options)
     with pytest.raises(ValueError, match="layout"):
         fp8lab.gemm(a, b, a_scales=Scales(values, 1, 128, layout="swizzled"), **options)
+
+
+def test_wrong_groups_are_those_whose_bits_differ(rng):
+    """Under a check that other roundings pass, too."""
+    a, b = draw(rng, 3, 16, 512), draw(rng, 3, 16, 512)
+    d = fp8lab.gemm_groups(a, b, Groups("batched"), model=MODEL)
+    d[1] = fp8lab.gemm(a[1], b[1], model="exact")
+    report = fp8lab.verify_groups(d, (a, b), Groups("batched"), model=MODEL, check="budget")
+    assert report.groups[1].report.verdict == "pass" and report.groups[1].report.bit_mismatches > 0
+    assert report.wrong_groups == (1,) and report.bit_mismatches == report.groups[1].report.bit_mismatches
+    assert [(one.group, one.first_row, one.rows) for one in report.groups] == [(0, 0, 16), (1, 16, 16), (2, 32, 16)]
+
+
+def test_what_a_call_decides_is_not_given_again_with_groups(rng):
+    a, b = draw(rng, 2, 8, 256), draw(rng, 2, 8, 256)
+    for other in ({"model": MODEL}, {"promotion_interval": 64}, {"scale_order": "product_then_add"}):
+        for function in (
+            lambda **how: fp8lab.gemm_groups(a, b, Groups("batched"), **how),
+            lambda **how: fp8lab.verify_groups(np.zeros((2, 8, 8), np.float32), (a, b), Groups("batched"), **how),
+        ):
+            with pytest.raises(ValueError, match="^call: expected no model, promotion_interval and scale_order beside"):
+                function(call="cublaslt.h100.slow", **other)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"groups": "batched"}, "^groups: expected an fp8lab.Groups, got str$"),
+        ({"groups": Groups(3)}, "^kind: expected a name, got 3$"),
+        ({"groups": Groups("row_ends", 8)}, "^groups.values: expected whole numbers, one a group or row, got 8$"),
+        ({"groups": Groups("row_ends", [2.5, 8])}, "^groups.values: expected a whole number, got 2.5$"),
+        ({"groups": Groups("batched", (), 1.5)}, "^alignment: expected a whole number, got 1.5$"),
+        ({"model": fp8lab.models()[MODEL].accumulator}, "^model: expected a name or an fp8lab.InstructionModel"),
+        ({"epilogue": 3}, "^epilogue: expected an fp8lab.Epilogue, got int$"),
+        ({"split_k": 2}, "^split_k: expected an fp8lab.SplitK, got int$"),
+        ({"a_scales": np.array([127, 127], np.uint8)}, "^a_scales: expected floats, or E8M0 or UE4M3 codes"),
+    ],
+)
+def test_what_groups_do_not_take_is_refused_by_name(rng, change, message):
+    a, b = draw(rng, 2, 8, 256), draw(rng, 2, 8, 256)
+    given = {"groups": Groups("batched"), "model": MODEL} | change
+    with pytest.raises(ValueError, match=message):
+        fp8lab.gemm_groups(a, b, given.pop("groups"), **given)
+    with pytest.raises(ValueError, match=r"^inputs: expected a tuple \(a, b\), got ndarray$"):
+        fp8lab.verify_groups(np.zeros((2, 8, 8), np.float32), np.stack([a, b]), Groups("batched"), model=MODEL)

@@ -195,3 +195,33 @@ def test_calls_of_a_table_that_was_observed(tmp_path):
     file.write_text(TABLE.replace("fast,192,1,0,2", "fast,192,1,0,x"))
     with pytest.raises(ValueError, match="cublaslt.csv:5: parts"):
         fp8lab.gemm(a, b, call=call)
+
+
+def test_a_split_beside_a_call_is_taken_as_it_is():
+    a, b = operands()
+    for call, tile in (("cublaslt.h100.slow", 128), ("cublaslt.h100.fast", 128)):
+        known = fp8lab.calls()[call]
+        how = {"model": known.model, "promotion_interval": known.promotion_interval}
+        for asked, used in ((0, tile), (256, 256), (512, 512)):
+            split = fp8lab.SplitK(2, asked)
+            d = fp8lab.gemm(a, b, call=call, split_k=split)
+            assert np.array_equal(d, fp8lab.gemm(a, b, split_k=fp8lab.SplitK(2, used), **how)), (call, asked)
+            groups = fp8lab.Groups("batched")
+            assert np.array_equal(fp8lab.gemm_groups(a[None], b[None], groups, call=call, split_k=split)[0], d)
+    # Tiles of unlike size, so that sums in another order round otherwise.
+    rng = np.random.default_rng(2)
+    binades = np.exp2(6 - np.arange(2048) // 64 % 13)
+    a, b = ((rng.standard_normal((16, 2048)) * binades).astype(ml_dtypes.float8_e4m3fn) for _ in range(2))
+    ada = {"call": "cublaslt.rtx4060.slow"}
+    outputs = {
+        (tile, order): fp8lab.gemm(a, b, **ada, split_k=fp8lab.SplitK(4, tile, "modulo", order)).tobytes()
+        for tile in (0, 64, 128, 256)
+        for order in ("serial", "pairwise")
+    }
+    assert outputs[0, "serial"] == outputs[64, "serial"] and outputs[0, "pairwise"] == outputs[64, "pairwise"]
+    assert len(set(outputs.values())) == 6, "each tile and order has bits of its own"
+    with pytest.raises(ValueError, match="^split_k: expected modulo serial or modulo pairwise, the known splits"):
+        fp8lab.gemm(a, b, **ada, split_k=fp8lab.SplitK(4, 0, "contiguous", "serial"))
+    # One part is no split: whatever else it says is not asked of the call.
+    whole = fp8lab.gemm(a, b, call="cublaslt.h100.fast")
+    assert np.array_equal(fp8lab.gemm(a, b, call="cublaslt.h100.fast", split_k=fp8lab.SplitK(1, 64, "modulo", "tree")), whole)

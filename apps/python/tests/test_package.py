@@ -23,7 +23,7 @@ def test_the_installed_package_is_what_runs():
     version = re.search(
         r"project\(fp8lab VERSION ([0-9.]+)", (SOURCES / "CMakeLists.txt").read_text()
     )
-    assert version and importlib.metadata.version("fp8lab") == version[1]
+    assert version and importlib.metadata.version("fp8lab") == version[1] == fp8lab.__version__
 
 
 def test_stubs_name_everything_compiled():

@@ -4,6 +4,7 @@ import json
 import os
 import subprocess
 import sys
+import warnings
 
 import numpy as np
 import pytest
@@ -147,3 +148,74 @@ def test_a_sweep_of_the_tool(tmp_path):
         assert_same(table, read_parquet(tmp_path / "x.parquet")[name])
     assert set(results["damage"]["tiles"]) == {16, 64}
     assert results["damage"]["seed"].dtype == np.uint64
+
+
+def folder_of(folder, columns, text, **head):
+    names = columns if isinstance(columns, list) else [columns]
+    described = [{"name": name, "unit": "1", "description": ""} for name in names]
+    table = {"name": "t", "title": "T", "file": "t.csv", "rows": text.count("\n") - 1, "columns": described} | head
+    (folder / "result.json").write_text(json.dumps({"schema": "fp8lab.result.1", "tables": [table]}))
+    (folder / "t.csv").write_text(text)
+    return folder
+
+
+@pytest.mark.filterwarnings("ignore:.*no checksum")
+def test_integers_up_to_the_largest_are_integers(tmp_path):
+    largest = 2**63 - 1
+    cells = read(folder_of(tmp_path, "x", f"x\n{largest}\n{-largest - 1}\n0\n-1\n"))["t"]["x"]
+    assert cells.dtype == np.int64 and cells.tolist() == [largest, -largest - 1, 0, -1]
+    for beyond in (largest + 1, -largest - 2):
+        cells = read(folder_of(tmp_path, "x", f"x\n{beyond}\n1\n"))["t"]["x"]
+        assert cells.dtype == np.float64 and cells[0] == float(beyond)
+    for real in ("1.0", "01", "1e3", "+1", "-0"):
+        assert read(folder_of(tmp_path, "x", f"x\n{real}\n"))["t"]["x"].dtype == np.float64, real
+    for text in ("1 2", "1_0x", "abc"):
+        assert read(folder_of(tmp_path, "x", f"x\n{text}\n"))["t"]["x"].tolist() == [text]
+
+
+@pytest.mark.filterwarnings("ignore:.*no checksum")
+def test_columns_have_the_names_that_are_described(tmp_path):
+    for header in ("b,a", "a", "a,b,c", "a,B", ""):
+        with pytest.raises(ValueError, match=f"t.csv: expected the columns a, b, got {', '.join(header.split(','))}$"):
+            read(folder_of(tmp_path, ["a", "b"], f"{header}\n1,2\n"))
+    assert read(folder_of(tmp_path, ["a", "b"], "a,b\n1,2\n"))["t"]["b"].tolist() == [2]
+    assert read(folder_of(tmp_path, "a", "a\nx\n\ny\n"))["t"]["a"].tolist() == ["x", "", "y"]
+
+
+@pytest.mark.filterwarnings("ignore:.*no checksum")
+def test_a_table_is_a_file_of_the_folder(tmp_path):
+    folder = tmp_path / "results"
+    folder.mkdir()
+    secret = tmp_path / "secret.csv"
+    secret.write_text("x\n1\n")
+    (folder / "inner").mkdir()
+    (folder / "inner" / "s.csv").write_text("x\n1\n")
+    (folder / "link.csv").symlink_to(secret)
+    for name in ("../secret.csv", str(secret), "inner/s.csv", "link.csv", "./t.csv", "..", ".", "", "none.csv", 3, None):
+        folder_of(folder, "x", "x\n1\n", file=name)
+        with pytest.raises(ValueError, match=r"file: expected the name of a file in this folder, got "):
+            read(folder)
+    assert read(folder_of(folder, "x", "x\n1\n"))["t"]["x"].tolist() == [1]
+
+
+def test_missing_checksums_are_told(tmp_path):
+    table = fp8lab.results.Table("t", "T", (fp8lab.results.Column("x", "1", ""),), {"x": np.arange(3)})
+    path = fp8lab.results.write(tmp_path, [table], experiment="e", question="?")
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        read(path)
+    file = tmp_path / "e" / "result.json"
+    whole = file.read_text()
+    description = json.loads(whole)
+    del description["crc32"]
+    file.write_text(json.dumps(description))
+    with pytest.warns(UserWarning, match="no checksum of result.json: a change would not be seen") as seen:
+        read(path)
+    assert len(seen) == 1 and seen[0].filename == __file__
+    del description["tables"][0]["crc32"]
+    file.write_text(json.dumps(description))
+    with pytest.warns(UserWarning, match="no checksum of result.json, t.csv: a change would not be seen"):
+        read(path)
+    file.write_text(whole.replace('"seed": 0', '"seed": 1'))
+    with pytest.raises(ValueError, match=r"result.json: crc32: expected [0-9a-f]{8} \(the file was changed\)"):
+        read(path)

@@ -133,3 +133,37 @@ def test_bad_arguments_are_value_errors():
         assert_matches(d, (a, b), model="sm91.wgmma.e4m3")
     with pytest.raises(ValueError, match="got_format"):
         assert_matches(d.astype(np.float64), (a, b), model=HOPPER)
+
+
+def test_a_mismatch_fails_whether_power_is_required_or_not():
+    a, b = operands()
+    d = fp8lab.gemm(a, b, model=HOPPER)
+    d[2, 7] = np.nextafter(d[2, 7], f32(0))
+    for power in (True, False):
+        for check in ("bitwise", "deepgemm"):
+            wrong = d if check == "bitwise" else d * f32(2)
+            with pytest.raises(AssertionError, match="^mismatch"):
+                assert_matches(wrong, (a, b), model=HOPPER, check=check, require_power=power)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"inputs": None}, r"^inputs: expected a tuple \(a, b\), got NoneType$"),
+        ({"inputs": (1, 2, 3)}, r"^inputs: expected a tuple \(a, b\), got 3 parts$"),
+        ({"inputs": np.zeros((2, 16, 512))}, r"^inputs: expected a tuple \(a, b\), got ndarray$"),
+        ({"got": np.zeros((1, 16, 24), f32)}, r"^got: expected a matrix \[m, n\], got \[1, 16, 24\]$"),
+        ({"got": np.zeros((16, 24)), "got_format": "f32"}, "^got: expected codes of f32 as its dtype"),
+        ({"got_format": "bf16"}, "^got_format: expected f32, as the dtype of got says, got bf16$"),
+        ({"model": 3}, "^model: expected a name, an fp8lab.InstructionModel or .*, got int$"),
+        ({"check": 3}, "^check: expected a name, got 3$"),
+    ],
+)
+def test_what_cannot_be_checked_is_refused_by_name(change, message):
+    a, b = operands()
+    d = fp8lab.gemm(a, b, model=HOPPER)
+    given = {"got": d, "inputs": (a, b), "model": HOPPER} | change
+    for function in (fp8lab.verify, assert_matches):
+        call = dict(given)
+        with pytest.raises(ValueError, match=message):
+            function(call.pop("got"), call.pop("inputs"), **call)

@@ -3,6 +3,7 @@
 import json
 import os
 import subprocess
+import sys
 
 import numpy as np
 import pytest
@@ -91,3 +92,56 @@ def test_errors_name_the_argument(tmp_path):
     with pytest.raises(ValueError, match="seed: expected a whole number, got 0.5"):
         write(tmp_path, seed=0.5)
     assert not list(tmp_path.iterdir())
+
+
+def test_parameters_of_every_kind_come_back(tmp_path):
+    odd = {
+        "emoji 🎉": "a 🎉 b", "controls": "\t\n\r\x00\x1f\x7f\x85\u2028", "quotes": "\"\\'", "empty": "", "": "no name",
+        "large": 2**63 - 1, "small": -(2**63), "tiny": 5e-324, "third": 1 / 3, "yes": True, "numpy": np.float64(0.1),
+    }  # fmt: skip
+    assert results.read(write(tmp_path, parameters=odd)).description["parameters"] == odd
+    infinite = {"up": float("inf"), "down": -float("inf"), "not": float("nan")}
+    found = results.read(write(tmp_path, parameters=infinite)).description["parameters"]
+    assert found == {"up": "inf", "down": "-inf", "not": "nan"}
+
+
+@pytest.mark.parametrize(
+    ("parameters", "message"),
+    [
+        ({"n": 2**63}, "^parameters: n: expected an integer of 64 bits, got 9223372036854775808$"),
+        ({"half": "\ud83d"}, r"^parameters: half: expected text without halves of surrogate pairs, got '\\ud83d'$"),
+        ({"quick": 1}, "^parameters: expected names other than question, quick, range, mpi, got 'quick'$"),
+        ({"question": "why"}, "^parameters: expected names other than"),
+        ({3: 1}, "^parameters: expected names that are text, got 3$"),
+        ({"list": [1]}, r"^parameters: list: expected a bool, a number or text, got \[1\]$"),
+    ],
+)
+def test_parameters_that_cannot_be_kept_are_refused_by_name(tmp_path, parameters, message):
+    with pytest.raises(ValueError, match=message):
+        write(tmp_path, parameters=parameters)
+    assert not list(tmp_path.iterdir())
+
+
+def test_columns_that_cannot_be_kept_are_refused_by_name(tmp_path):
+    for values, message in (
+        (np.array([2**63], np.uint64), "^t: data: x: expected integers of at most 2.63 - 1, got 9223372036854775808$"),
+        (np.ma.masked_array([1, 2], [False, True]), "^t: data: x: expected an array without a mask"),
+        (np.array([1, 2], np.longdouble) / 3, "^t: data: x: expected numbers that binary64 has, got"),
+        (np.array(["a"], object), "^t: data: x: expected columns of booleans, numbers or text, got object$"),
+    ):
+        one = Table("t", "T", (Column("x", "1", ""),), {"x": values})
+        with pytest.raises(ValueError, match=message):
+            write(tmp_path, [one])
+    largest = Table("t", "T", (Column("x", "1", ""),), {"x": np.array([2**63 - 1], np.uint64)})
+    assert results.read(write(tmp_path, [largest]))["t"]["x"].tolist() == [2**63 - 1]
+
+
+@pytest.mark.parametrize("named", [None, "/no/such/python", ""])
+def test_the_python_that_draws_is_the_one_that_was_named(tmp_path, monkeypatch, named):
+    if named is None:
+        monkeypatch.delenv("FP8LAB_PYTHON", raising=False)
+    else:
+        monkeypatch.setenv("FP8LAB_PYTHON", named)
+    write(tmp_path)
+    assert os.environ["FP8LAB_PYTHON"] == (sys.executable if named is None else named)
+    monkeypatch.delenv("FP8LAB_PYTHON")

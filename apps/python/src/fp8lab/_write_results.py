@@ -66,12 +66,18 @@ def _rows(table: Any) -> list[list[Any]]:
     return [list(row) for row in zip(*map(_cells, arguments, columns), strict=True)]
 
 
+#: What a file of parameters has beside them.
+_RESERVED = ("question", "quick", "range", "mpi")
+
+
 def _toml(parameters: Mapping[str, Any]) -> str:
     """A line of TOML for each parameter."""
     lines = []
     for name, value in parameters.items():
         if not isinstance(name, str):
             raise bad("parameters", "names that are text", repr(name))
+        if name in _RESERVED:
+            raise bad("parameters", f"names other than {', '.join(_RESERVED)}", repr(name))
         said = f"parameters: {name}"
         if not isinstance(value, (bool, int, float, str)):
             raise bad(said, "a bool, a number or text", repr(value))
