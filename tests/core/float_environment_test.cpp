@@ -3,23 +3,15 @@
 
 #include "fp8lab/core/float_environment.hpp"
 
-#include <bit>
 #include <cfenv>
-#include <cstring>
-#include <functional>
-#include <sstream>
 #include <string>
 #include <vector>
 
-#if defined(__x86_64__)
-#include <xmmintrin.h>
-#endif
-
 #include "catch.hpp"
+#include "core/float_modes.hpp"
 #include "fp8lab/accumulate/accumulate.hpp"
 #include "fp8lab/attention/attention.hpp"
 #include "fp8lab/cast/encode.hpp"
-#include "fp8lab/core/random.hpp"
 #include "fp8lab/identify/identify.hpp"
 #include "fp8lab/metrics/code_comparison.hpp"
 #include "fp8lab/metrics/comparison.hpp"
@@ -30,90 +22,16 @@
 #include "fp8lab/vectors/replay.hpp"
 #include "fp8lab/verify/verify.hpp"
 #include "product/products.hpp"
-#include "sweep_share.hpp"
 
 using namespace fp8lab;
 using namespace fp8lab::test;
 
 namespace {
 
-/// A mode that a caller may run in.
-struct Mode {
-  const char* name;
-  int rounding;
-  bool flushes;
-};
-const std::vector<Mode>& modes() {
-  static const std::vector<Mode> kModes{{"flush to zero", FE_TONEAREST, true},
-                                        {"upward", FE_UPWARD, false},
-                                        {"toward zero", FE_TOWARDZERO, false},
-                                        {"downward, flush to zero", FE_DOWNWARD, true}};
-  return kModes;
-}
-
-/// The control bits of this thread.
-unsigned control() {
-#if defined(__x86_64__)
-  return _mm_getcsr() & 0xffc0u;
-#else
-  return static_cast<unsigned>(std::fegetround());
-#endif
-}
-
-void enter(const Mode& mode) {
-  std::fesetround(mode.rounding);
-#if defined(__x86_64__)
-  if (mode.flushes) _mm_setcsr(_mm_getcsr() | 0x8040u);
-#endif
-}
-
-/// Bytes of what a function gives, appended piece by piece.
-class Bits {
- public:
-  template <typename T>
-  void add(const T& value) requires std::is_arithmetic_v<T> || std::is_enum_v<T> {
-    text_.append(reinterpret_cast<const char*>(&value), sizeof(value));
-  }
-  template <typename T>
-  void add(std::span<const T> values) {
-    text_.append(reinterpret_cast<const char*>(values.data()), values.size_bytes());
-  }
-  void add(const std::string& text) { text_ += text; }
-  [[nodiscard]] const std::string& text() const { return text_; }
-
- private:
-  std::string text_;
-};
-
-/// Values around 1, beside ones that are subnormal in binary32 or become it.
-std::vector<float> values_of(std::size_t count, std::uint64_t seed) {
-  const FloatEnvironment environment;  // the inputs are the same in every mode
-  const RandomStream random(seed, "float environment");
-  std::vector<float> x(count);
-  for (std::size_t i = 0; i < count; ++i) {
-    const auto value = static_cast<float>(random.normal(i));
-    x[i] = i % 3 == 0 ? std::ldexp(value, -128 - static_cast<int>(i % 20)) : value;
-  }
-  return x;
-}
-
-std::vector<double> doubles_of(std::size_t count, std::uint64_t seed) {
-  const std::vector<float> values = values_of(count, seed);
-  const FloatEnvironment environment;
-  std::vector<double> x;
-  for (const float value : values) x.push_back(double{value} * 1.000001);
-  return x;
-}
-
 RandomProduct product_of(const GemmSpec& spec, const RandomProduct::Options& options) {
   const FloatEnvironment environment;
   return {spec, options};
 }
-
-struct Job {
-  std::string name;
-  std::function<void(Bits&)> run;
-};
 
 void add_comparison(const Comparison& c, Bits& bits) {
   for (const double value : {c.relative_l2, c.sqnr_db, c.cosine, c.calc_diff, c.max_absolute,
@@ -281,32 +199,7 @@ std::vector<Job> all_jobs() {
 
 TEST_CASE("every public function gives the same bits in every floating-point mode",
           "[core][environment]") {
-  const SweepShare share;
-  std::uint64_t pair = 0;
-  int checked = 0;
-  for (const Job& job : all_jobs()) {
-    Bits expected;
-    job.run(expected);
-    for (const Mode& mode : modes()) {
-      if (!share.takes_one_in(3, "floating-point modes", pair++)) continue;
-      ++checked;
-      Bits got;
-      {
-        const FloatEnvironment back;
-        enter(mode);
-        const unsigned before = control();
-        job.run(got);
-        const unsigned after = control();
-        std::fesetenv(FE_DFL_ENV);
-        INFO(job.name << ", " << mode.name);
-        CHECK(after == before);
-      }
-      INFO(job.name << ", " << mode.name);
-      const bool same = got.text() == expected.text();  // of bytes, which nobody wants to read
-      CHECK(same);
-    }
-  }
-  CHECK(checked > 20);
+  check_modes(all_jobs(), 3, 20);
 }
 
 TEST_CASE("an environment has its mode, and gives the caller's mode and flags back",

@@ -7,10 +7,12 @@
 #include <vector>
 
 #include "fp8lab/core/error.hpp"
+#include "fp8lab/core/float_environment.hpp"
 
 namespace fp8lab {
 
 float unified_scale(std::span<const float> scales) {
+  const FloatEnvironment environment;
   require(!scales.empty(), "scales", "at least one", "none");
   for (const float scale : scales)
     require(std::isfinite(scale) && scale > 0.0F, "scales", "positive, finite numbers",
@@ -27,6 +29,7 @@ WireCounts requantize(const WireFormat& wire, std::span<std::byte> codes, float 
 }
 
 float mean_scale(float unified, int ranks) {
+  const FloatEnvironment environment;
   require(ranks >= 1, "ranks", "at least 1", fmt::format("{}", ranks));
   return unified * static_cast<float>(ranks);
 }

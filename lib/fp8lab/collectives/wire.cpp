@@ -14,6 +14,7 @@
 #include "fp8lab/cast/encode.hpp"
 #include "fp8lab/core/counted.hpp"
 #include "fp8lab/core/error.hpp"
+#include "fp8lab/core/float_environment.hpp"
 #include "fp8lab/scaling/backend_cast.hpp"
 
 namespace fp8lab {
@@ -200,6 +201,7 @@ CastResult add_codes(const WireFormat& wire, std::uint32_t a, std::uint32_t b) {
 
 std::uint64_t add_on_wire(const WireFormat& wire, std::span<const std::byte> term,
                           std::span<std::byte> sum) {
+  const FloatEnvironment environment;
   require_bytes(wire, "term", sum.size() / wire.bytes, term.size());
   require_bytes(wire, "sum", sum.size() / wire.bytes, sum.size());
   return wire.bytes == 1 ? pair_table(wire).add(term, sum) : add_wide(wire, term, sum);
@@ -207,6 +209,7 @@ std::uint64_t add_on_wire(const WireFormat& wire, std::span<const std::byte> ter
 
 WireCounts to_wire(const WireFormat& wire, std::span<const float> x, float scale,
                    std::span<std::byte> out, const Backend& backend) {
+  const FloatEnvironment environment;
   require_scale("scale", scale);
   require_bytes(wire, "out", x.size(), out.size());
   if (wire.format == FormatId::f32) return to_f32(x, scale, out);
@@ -229,6 +232,7 @@ WireCounts to_wire(const WireFormat& wire, std::span<const float> x, float scale
 
 void from_wire(const WireFormat& wire, std::span<const std::byte> in, float inverse_scale,
                std::span<float> out) {
+  const FloatEnvironment environment;
   require_scale("inverse_scale", inverse_scale);
   require_bytes(wire, "in", out.size(), in.size());
   load(wire, in, out);

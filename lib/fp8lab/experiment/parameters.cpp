@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "fp8lab/core/error.hpp"
+#include "fp8lab/core/float_environment.hpp"
 #include "fp8lab/core/model_text.hpp"
 #include "fp8lab/core/toml_text.hpp"
 #include "fp8lab/experiment/model_parameters.hpp"
@@ -274,6 +275,7 @@ std::string read_question(std::string_view toml) {
 }
 
 Parameters Parameters::from_toml(std::string_view toml, bool quick) {
+  const FloatEnvironment environment;
   const toml::table document = parse_toml(toml, "default.toml");
   Parameters parameters;
   for (const auto& [key, node] : document) {
@@ -309,6 +311,7 @@ Parameters Parameters::from_toml(std::string_view toml, bool quick) {
 }
 
 void Parameters::set(std::string_view assignment) {
+  const FloatEnvironment environment;
   const auto equals = assignment.find('=');
   if (equals == std::string_view::npos)
     throw Error("set", "key=value", fmt::format("'{}'", assignment));

@@ -61,6 +61,7 @@ struct AdamW::Buffers {
 };
 
 double OptimizerMemory::bytes_per_parameter() const {
+  const FloatEnvironment environment;
   return parameters == 0 ? 0.0 : static_cast<double>(total()) / static_cast<double>(parameters);
 }
 

@@ -4,6 +4,8 @@
 #include <cmath>
 #include <limits>
 
+#include "fp8lab/core/float_environment.hpp"
+
 namespace fp8lab {
 namespace {
 
@@ -14,15 +16,18 @@ constexpr float kLargestExponent = 8.0F;
 }  // namespace
 
 float Expansion::expand(float x) const {
+  const FloatEnvironment environment;
   return std::copysign(std::pow(std::abs(x) / centre, exponent), x) / inverse_scale;
 }
 
 float Expansion::contract(float code) const {
+  const FloatEnvironment environment;
   const float scaled = code * inverse_scale;
   return std::copysign(std::pow(std::abs(scaled), 1.0F / exponent), scaled) * centre;
 }
 
 Expansion expansion_of(std::span<const float> group, const Format& f) {
+  const FloatEnvironment environment;
   float largest = 0.0F;
   float smallest = std::numeric_limits<float>::max();
   for (const float x : group) {

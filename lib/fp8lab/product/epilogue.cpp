@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "fp8lab/core/error.hpp"
+#include "fp8lab/core/float_environment.hpp"
 #include "fp8lab/core/parallel.hpp"
 #include "fp8lab/core/threads.hpp"
 #include "fp8lab/gemm/scaling.hpp"
@@ -111,6 +112,7 @@ Activation find_activation(std::string_view name) {
 }
 
 double activation_value(const Epilogue& e, double v) {
+  const FloatEnvironment environment;
   switch (e.activation) {
     case Activation::relu:
       return v > 0.0 ? v : 0.0;
@@ -168,6 +170,7 @@ void validate(const Epilogue& e, std::int64_t m, std::int64_t n) {
 
 float before_activation(const Epilogue& e, float sum, std::int64_t row, std::int64_t column,
                         std::int64_t n) {
+  const FloatEnvironment environment;
   const auto i = static_cast<std::size_t>(row);
   const auto j = static_cast<std::size_t>(column);
   float t = sum;
@@ -183,6 +186,7 @@ float before_activation(const Epilogue& e, float sum, std::int64_t row, std::int
 
 Finished finish(const Epilogue& e, std::vector<float> sums, std::int64_t m, std::int64_t n,
                 bool with_reach, int threads) {
+  const FloatEnvironment environment;
   Finished result;
   if (e.empty()) {
     for (const float w : sums)

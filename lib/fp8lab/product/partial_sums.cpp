@@ -2,6 +2,7 @@
 
 #include <utility>
 
+#include "fp8lab/core/float_environment.hpp"
 #include "fp8lab/gemm/c_placement.hpp"
 #include "fp8lab/gemm/scaling.hpp"
 
@@ -32,6 +33,7 @@ void begin_with_c(Product& part, const GemmProblem& whole) {
 }
 
 void scale_sums(const GemmProblem& p, std::vector<float>& sums) {
+  const FloatEnvironment environment;
   const bool c_last = enters_at(p, CPlacement::epilogue);
   const bool scaled_last = scaled_as_a_whole(p);
   if (!c_last && !scaled_last) return;

@@ -9,6 +9,7 @@
 #include "fp8lab/cast/encode.hpp"
 #include "fp8lab/core/argument.hpp"
 #include "fp8lab/core/error.hpp"
+#include "fp8lab/core/float_environment.hpp"
 #include "fp8lab/gemm/scaling.hpp"
 #include "fp8lab/product/operand_epilogue.hpp"
 #include "fp8lab/product/partial_sums.hpp"
@@ -274,6 +275,7 @@ std::vector<std::byte> cast_output(std::span<const float> values, const OutputCa
 }
 
 void scale_by_amax(Product& product, int threads) {
+  const FloatEnvironment environment;
   product.epilogue.output_scale = std::nullopt;
   const float amax = compute_finished(product, false, threads).amax;
   const float scale = static_cast<float>(format(product.output.format).max_finite()) / amax;

@@ -8,6 +8,7 @@
 
 #include "fp8lab/core/counted.hpp"
 #include "fp8lab/core/error.hpp"
+#include "fp8lab/core/float_environment.hpp"
 #include "fp8lab/core/names.hpp"
 #include "fp8lab/gemm/scaling.hpp"
 #include "fp8lab/product/partial_sums.hpp"
@@ -115,6 +116,7 @@ std::vector<Product> split_parts(const Product& product) {
 }
 
 std::vector<float> add_up(std::vector<std::vector<float>> parts, SplitOrder order) {
+  const FloatEnvironment environment;
   switch (order) {
     case SplitOrder::serial:
       break;

@@ -6,6 +6,7 @@
 #include <functional>
 
 #include "fp8lab/accumulate/unit.hpp"
+#include "fp8lab/core/float_environment.hpp"
 #include "fp8lab/gemm/c_placement.hpp"
 #include "fp8lab/gemm/scaling.hpp"
 #include "fp8lab/product/partial_sums.hpp"
@@ -204,6 +205,7 @@ Product with_accumulator(const Product& product, const AccumulatorModel& model) 
 }
 
 std::optional<std::vector<float>> compute_missing_promotion(const Product& product) {
+  const FloatEnvironment environment;
   Product refined = product;
   GemmProblem& p = refined.problem;
   const std::int64_t interval = p.promotion_interval;

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "fp8lab/core/float_environment.hpp"
 #include "fp8lab/train/multiply_kernel.hpp"
 
 namespace fp8lab::train {
@@ -38,6 +39,7 @@ struct Slab {
 /// One task: rows [first, first + kTaskRows) of D with all panels of B.
 void multiply_rows(const detail::MultiplyKernel& kernel, Operand<float> a, const float* packed_b,
                    Output<float> d, const ProductSize& size, Slab slab, std::int64_t first) {
+  const FloatEnvironment environment;
   const std::int64_t count = std::min(kTaskRows, size.m - first);
   const std::int64_t blocks = ceil_divide(count, kernel.rows);
   std::vector<float> packed_a(static_cast<std::size_t>(blocks * kernel.rows * slab.depth));
@@ -97,6 +99,7 @@ void multiply(Operand<float> a, Operand<float> b, Output<float> d, ProductSize s
 
 void multiply(Operand<double> a, Operand<double> b, Output<double> d, ProductSize size,
               int /*threads*/) {
+  const FloatEnvironment environment;
   for (std::int64_t i = 0; i < size.m; ++i)
     for (std::int64_t j = 0; j < size.n; ++j) {
       double sum = 0.0;
