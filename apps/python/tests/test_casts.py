@@ -175,3 +175,20 @@ def test_settings_of_a_wrong_type_are_refused_by_name(change, message):
             function([1.0], **change)
     with pytest.raises(ValueError, match="^inverse_scale: expected a number, got 'x'$"):
         fp8lab.decode(np.zeros(2, np.uint8), "e4m3fn", inverse_scale="x")
+
+
+@pytest.mark.parametrize("name", ["e4m3fn", "e5m2", "e2m1", "bf16"])
+def test_statistics_change_no_code(name):
+    """Each option reaches both functions."""
+    x = np.random.default_rng(4).standard_normal(3000).astype(np.float32)
+    plain = fp8lab.encode(x, name)
+    for change in (
+        {"rounding": "toward_zero"}, {"rounding": "stochastic", "seed": 3}, {"rounding": "stochastic", "seed": 3, "first_draw": 9},
+        {"scale": 0.3}, {"profile": "nvidia_nosat", "scale": 1e6} if name in ("e4m3fn", "e5m2") else {"scale": 7.0},
+        {"threads": 1, "rounding": "toward_zero"}, {"dtype": np.uint16 if name == "bf16" else np.uint8, "scale": 3.0},
+    ):  # fmt: skip
+        codes = fp8lab.encode(x, name, **change)
+        told, statistics = fp8lab.encode_with_statistics(x, name, **change)
+        assert codes.dtype == told.dtype and codes.tobytes() == told.tobytes(), change
+        assert codes.tobytes() != plain.tobytes(), "the option does something"
+        assert statistics.amax == np.abs(x).max()

@@ -69,3 +69,21 @@ def test_bytes_that_are_no_codes_are_refused():
     codes = np.full((2, 64), 0x11, np.uint8)
     with pytest.raises(ValueError, match="codes of 4 bits"):
         fp8lab.gemm(codes, codes, model=MODEL, a_format="e2m1", b_format="e2m1")
+
+
+def test_bytes_that_are_no_codes_are_refused_wherever_they_lie():
+    """Also in arrays of strides, at every place, and nowhere where no element is."""
+    base = np.zeros((6, 8), np.uint8)
+    how = {"a_format": "e2m1", "b_format": "e2m1", "model": "exact"}
+    views = {"all": base, "columns": base[:, ::2], "rows": base[::2], "turned": base.T, "back": base[::-1, ::-1]}
+    for name, view in views.items():
+        b = np.zeros((2, view.shape[1]), np.uint8)
+        for i, k in np.ndindex(*view.shape):
+            view[i, k] = 0x10
+            with pytest.raises(ValueError, match="^a: expected codes of 4 bits"):
+                fp8lab.gemm(view, b, **how)
+            view[i, k] = 0
+        base[...] = 0x10
+        view[...] = 0
+        assert not fp8lab.gemm(view, b, **how).any(), name
+        base[...] = 0

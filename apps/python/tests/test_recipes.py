@@ -124,3 +124,29 @@ def test_bad_arguments_are_value_errors(arguments, message):
 def test_observe_needs_a_recipe_that_looks_back():
     with pytest.raises(ValueError):
         fp8lab.Quantizer("te-current").observe([[1.0]])
+
+
+@pytest.mark.parametrize("shape", [(128, 128), (128, 256), (256, 128)])
+@pytest.mark.parametrize("name", ["te-current", "deepgemm", "te-mxfp8", "te-nvfp4"])
+def test_the_transposed_operand_is_the_transpose_cast_anew(name, shape):
+    """For square tensors too; of one scale its codes are those turned."""
+    x = np.random.default_rng(6).standard_normal(shape).astype(np.float32)
+    assert fp8lab.quantize(x, name).transposed is None
+    q = fp8lab.quantize(x, name, transpose=True)
+    turned = q.transposed
+    assert turned is not None and turned.codes.shape == shape[::-1] and turned.format == q.format
+    assert turned.transposed is None and turned.inverse_scales.dtype == np.float32
+    alone = fp8lab.quantize(x, name)
+    assert alone.codes.tobytes() == q.codes.tobytes()
+    if name == "te-current":
+        np.testing.assert_array_equal(turned.codes, q.codes.T)
+    values = turned.dequantize().T
+    assert np.linalg.norm(values - x) < (0.2 if "nvfp4" in name else 0.05) * np.linalg.norm(x)
+    for tensor in (q, turned):
+        kinds = {"te-mxfp8": ("e8m0", "float8_e8m0fnu"), "te-nvfp4": ("ue4m3", "float8_e4m3fn")}
+        for field in ("e8m0", "ue4m3"):
+            codes = getattr(tensor, field)
+            if kinds.get(name, ("", ""))[0] == field:
+                assert codes.dtype.name == kinds[name][1] and codes.shape == tensor.inverse_scales.shape
+            else:
+                assert codes is None

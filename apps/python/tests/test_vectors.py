@@ -191,3 +191,26 @@ def test_bad_files_and_arguments(tmp_path):
         fp8lab.vectors("exact", 1, terms=-1)
     with pytest.raises(ValueError, match="same formats"):
         fp8lab.separate("sm90.mma.e4m3", "sm90.mma.e5m2")
+
+
+def test_codes_of_block_scales_have_the_shape_that_the_header_says():
+    model = next(name for name in fp8lab.models() if "mxf8f6f4" in name)
+    golden = fp8lab.vectors(model, 6)
+    assert golden.scales_a.shape == golden.scales_b.shape and golden.scales_a.shape[0] == 6
+    assert fp8lab.replay(golden).mismatches == 0
+    for side in ("scales_a", "scales_b"):
+        codes = getattr(golden, side)
+        more = np.concatenate([codes, codes], 1)
+        for wrong in (more, codes[:, :-1], codes[:-1], np.concatenate([codes, codes])):
+            with pytest.raises(ValueError, match=rf"^{side}: expected \[n, blocks\] = \[6, {codes.shape[1]}\], got \["):
+                fp8lab.replay(dataclasses.replace(golden, **{side: np.ascontiguousarray(wrong)}))
+        with pytest.raises(ValueError, match=f"^{side}: expected the scales that the header states, got None$"):
+            fp8lab.replay(dataclasses.replace(golden, **{side: None}))
+        with pytest.raises(ValueError, match=rf"^{side}: expected uint8 codes, \[n, blocks\], got"):
+            fp8lab.replay(dataclasses.replace(golden, **{side: codes.astype(np.uint16)}))
+        changed = codes.copy()
+        changed[2] ^= 1
+        assert fp8lab.replay(dataclasses.replace(golden, **{side: changed})).mismatches >= 1
+    plain = fp8lab.vectors("sm90.wgmma.e4m3", 3)
+    with pytest.raises(ValueError, match="^scales_a: expected none: the header states no scales, got scales$"):
+        fp8lab.replay(dataclasses.replace(plain, scales_a=np.zeros((3, 1), np.uint8)))

@@ -69,6 +69,7 @@ def test_conversion_and_back():
     assert type(fp8lab.torch.restore(model)[0]) is nn.Linear
     assert list(model.state_dict()) == keys and not fp8lab.torch.layers(model)
     assert not [name for name in model[2].__dict__ if "fp8" in name]
+    assert not [name for name, _ in model.named_buffers() if "fp8" in name]
     assert_same_bits(model(x).detach(), before)
 
 

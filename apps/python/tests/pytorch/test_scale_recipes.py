@@ -205,6 +205,10 @@ def test_what_no_cpu_of_torch_checks():
         call(a, b, torch.ones(4, 256), one, dense(384, 4, 0), one)
     with pytest.raises(ValueError, match=r"scale_a must have strides \(1, 256\); got \[4, 1\]"):
         call(a, b, torch.ones(256, 4), one, dense(384, 4, 0), one)
+    for stride in (255, 257, 512):  # rows that overlap, or that lie apart
+        x = torch.ones(2000).as_strided((256, 4), (1, stride))
+        with pytest.raises(ValueError, match=rf"scale_a must have strides \(1, 256\); got \[1, {stride}\]"):
+            call(a, b, x, one, dense(384, 4, 0), one)
     with pytest.raises(ValueError, match=r"scale_b must have shape 4 x 3 Float elements, got \[3, 4\]"):
         call(a, b, dense(256, 4, 0), one, torch.ones(3, 4), tiles)
     with pytest.raises(ValueError, match=r"unsupported recipe\(s\). Got mat_a.dtype=torch.float8_e5m2"):

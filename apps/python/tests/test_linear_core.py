@@ -1,0 +1,88 @@
+"""What layers of frameworks call: casts with a past, sums by rows, and the hash that tells contents apart."""
+
+import dataclasses
+
+import numpy as np
+import pytest
+
+import fp8lab
+from fp8lab import _core
+
+f32 = np.float32
+EMPTY = np.empty(0, f32)
+
+
+def drawn(*shape, seed=1):
+    return np.random.default_rng(seed).standard_normal(shape).astype(f32)
+
+
+def test_each_of_two_casts_has_a_past_of_its_own():
+    first = fp8lab.presets()["te-delayed"].activation
+    second = dataclasses.replace(first, history=3, format="e5m2")
+    pasts = [_core.initial_past(one._core()) for one in (first, second)]
+    alone = [EMPTY, EMPTY]
+    for step in range(4):
+        x = drawn(16, 32, seed=step) * f32(2.0**step)
+        codes, turned, *pasts = _core.linear_cast(first._core(), second._core(), x, True, True, *pasts, 0)
+        for i, (recipe, made, transposed) in enumerate(((first, codes, False), (second, turned, True))):
+            one, two, past, none = _core.linear_cast(recipe._core(), None, x, not transposed, transposed, alone[i], EMPTY, 0)
+            alone[i] = past
+            assert none is None and (one is None) == transposed and (two is None) != transposed
+            expected = two if transposed else one
+            for got, right in zip(made, expected, strict=True):
+                np.testing.assert_array_equal(got, right)
+            np.testing.assert_array_equal(pasts[i], past)
+            observed = _core.observed_past(recipe._core(), x, EMPTY)
+            assert observed.shape == past.shape
+    assert pasts[0].shape != pasts[1].shape
+
+
+def test_a_cast_for_one_product_makes_one_operand():
+    recipe = fp8lab.presets()["te-current"].activation
+    x = drawn(16, 32)
+    q = fp8lab.quantize(x, recipe, transpose=True)
+    for for_first, for_second in ((True, False), (False, True), (True, True)):
+        one, two, _, other = _core.linear_cast(recipe._core(), None, x, for_first, for_second, EMPTY, EMPTY, 1)
+        assert other is None and (one is not None, two is not None) == (for_first, for_second)
+        if one is not None:
+            np.testing.assert_array_equal(one[0], q.codes.view(np.uint8))
+            assert one[1].tolist() == q.inverse_scales.reshape(-1).tolist()
+        if two is not None:
+            np.testing.assert_array_equal(two[0], q.transposed.codes.view(np.uint8))
+
+
+def test_sums_by_rows_and_columns():
+    d, bias = drawn(5, 7), drawn(7, seed=2)
+    expected = d + bias
+    _core.add_to_rows(d, bias)
+    np.testing.assert_array_equal(d, expected)
+    sums = np.zeros(7, f32)
+    for row in d:
+        sums += row
+    np.testing.assert_array_equal(_core.column_sums(d), sums)
+    for wrong in (drawn(6), drawn(8), drawn(14), EMPTY):
+        with pytest.raises(ValueError, match=f"^bias: expected 7 values, got {wrong.size}$"):
+            _core.add_to_rows(d, wrong)
+    e = drawn(5, 7, seed=3)
+    expected = d + e
+    _core.add_into(d, e)
+    np.testing.assert_array_equal(d, expected)
+    for wrong in (drawn(5, 6), drawn(4, 7), drawn(7, 5), drawn(5, 8)):
+        with pytest.raises(ValueError, match=r"^b: expected \[5, 7\], got \["):
+            _core.add_into(d, wrong)
+
+
+def test_a_fingerprint_sees_each_byte_its_place_and_the_size():
+    for size in (0, 1, 7, 31, 32, 33, 64, 100):
+        data = np.random.default_rng(size).integers(0, 256, size, dtype=np.uint8)
+        seen = {_core.fingerprint(data)}
+        for i in range(size):
+            for bit in (1, 128):
+                data[i] ^= bit
+                seen.add(_core.fingerprint(data))
+                data[i] ^= bit
+        assert len(seen) == 1 + 2 * size, size
+        assert _core.fingerprint(data) in seen
+        assert _core.fingerprint(np.append(data, np.uint8(0))) != _core.fingerprint(data)
+    words = np.random.default_rng(1).integers(0, 256, 128, dtype=np.uint8)
+    assert _core.fingerprint(words) != _core.fingerprint(np.roll(words, 32)) != _core.fingerprint(np.roll(words, 8))
