@@ -87,3 +87,29 @@ def test_bytes_that_are_no_codes_are_refused_wherever_they_lie():
         view[...] = 0
         assert not fp8lab.gemm(view, b, **how).any(), name
         base[...] = 0
+
+
+@pytest.mark.parametrize("stated", [False, True])
+def test_the_type_of_scales_says_what_a_unit_reads(stated):
+    """UE4M3 per 32: one unit has it, another does not, and numbers are E8M0 there."""
+    ones = np.ones((2, 64), ml_dtypes.float4_e2m1fn)
+    e4m3, e8m0 = ml_dtypes.float8_e4m3fn, ml_dtypes.float8_e8m0fnu
+
+    def product(model, block, dtype, value):
+        values = np.full((2, 64 // block), value).astype(dtype)
+        more = {}
+        if stated and dtype != F32:
+            values = values.view(np.uint8)
+            more["scale_format"] = "e4m3fn" if dtype == e4m3 else "e8m0fnu"
+        scales = fp8lab.Scales(values, 1, block)
+        return fp8lab.gemm(ones, ones, model=model, a_scales=scales, b_scales=scales, **more)
+
+    for block in (16, 32):
+        assert (product("sm120.mma.mxf4nvf4", block, e4m3, 1.5) == 144).all()
+        assert (product("sm120.mma.mxf4nvf4", block, e4m3, -1.5) == 144).all(), "the sign is not read"
+        assert (product("sm120.mma.mxf4nvf4", block, e8m0, 2.0) == 256).all()
+    with pytest.raises(ValueError, match="^a_scales: expected values of e8m0fnu"):
+        product("sm120.mma.mxf4nvf4", 32, F32, 1.5)
+    with pytest.raises(ValueError, match="^promotion_interval: expected a divisor of a_scales.k_block = 32"):
+        product(MODEL, 32, e4m3, 1.5)
+    assert (product(MODEL, 16, e4m3, 1.5) == 144).all() and (product(MODEL, 16, F32, 1.5) == 144).all()

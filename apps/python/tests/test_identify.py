@@ -104,3 +104,25 @@ def test_bad_arguments_are_value_errors():
         fp8lab.identify(d.view(np.uint8)[:, :4], (a, b))
     with pytest.raises(TypeError, match="promotion_interval"):
         fp8lab.identify(d, (a, b), promotion_interval=128)
+
+
+def test_every_given_model_is_tried():
+    rng = np.random.default_rng(9)
+    a, b = (fp8lab.encode(rng.standard_normal((12, 256), np.float32) * 8) for _ in range(2))
+    mine = [fp8lab.accumulator_model("fused", terms=16, F=F, e_min=None, name=f"mine{F}") for F in (7, 9, 11)]
+    for one in mine:
+        d = fp8lab.gemm(a, b, model=one)
+        for given in (mine, tuple(mine), [model.name for model in mine]):
+            found = fp8lab.identify(d, (a, b), models=given)
+            assert found.explained and any(one.name in member.models for member in found.ranking[0].members), one.name
+        assert not fp8lab.identify(d, (a, b)).explained
+        groups = fp8lab.Groups("batched")
+        assert fp8lab.identify_groups(d[None], (a[None], b[None]), groups, models=mine).explained
+    for wrong, message in (
+        (mine[0], "^models: expected a list of models, got one, "),
+        ("exact", "^models: expected a list of models, got one, 'exact'$"),
+        ([mine[0].accumulator], "^models: expected names, or models of fp8lab.accumulator_model, got AccumulatorModel$"),
+        ([3], "^models: expected names, .*, got int$"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            fp8lab.identify(d, (a, b), models=wrong)

@@ -225,3 +225,35 @@ def test_a_split_beside_a_call_is_taken_as_it_is():
     # One part is no split: whatever else it says is not asked of the call.
     whole = fp8lab.gemm(a, b, call="cublaslt.h100.fast")
     assert np.array_equal(fp8lab.gemm(a, b, call="cublaslt.h100.fast", split_k=fp8lab.SplitK(1, 64, "modulo", "tree")), whole)
+
+
+def test_a_setting_of_zero_is_a_setting():
+    a, b = operands()
+    sums = fp8lab.gemm(a, b, model="fp32")
+    c = np.random.default_rng(7).standard_normal((16, 12), f32)
+    groups = fp8lab.Groups("batched")
+    for epilogue, expected, more in (
+        (fp8lab.Epilogue(output_scale=0.0), sums * f32(0), {}),
+        (fp8lab.Epilogue(alpha=0.0, bias=np.ones(12, f32)), np.ones_like(sums), {}),
+        (fp8lab.Epilogue(beta=0.0), sums, {"c": c}),
+        (fp8lab.Epilogue(activation="leaky_relu", slope=0.0), np.where(sums > 0, sums, sums * f32(0)), {}),
+        (fp8lab.Epilogue(output_scale=2.0, beta=0.5, alpha=0.25), (f32(0.25) * sums + f32(0.5) * c) * f32(2), {"c": c}),
+    ):
+        d = fp8lab.gemm(a, b, model="fp32", epilogue=epilogue, **more)
+        np.testing.assert_allclose(d, expected, rtol=1e-6)
+        assert not np.array_equal(d, sums) or epilogue.beta == 0
+        stacked = {key: value[None] for key, value in more.items()}
+        grouped = fp8lab.gemm_groups(a[None], b[None], groups, model="fp32", epilogue=epilogue, **stacked)
+        assert np.array_equal(grouped[0].view(np.uint32), d.view(np.uint32))
+
+
+@pytest.mark.parametrize("call", ["", "cublas", " ", "deepgemm.h100 "])
+def test_a_name_that_is_no_call_is_refused(call):
+    a, b = operands()
+    for model in (None, "fp32"):
+        with pytest.raises(ValueError, match="^(call|model): expected"):
+            fp8lab.gemm(a, b, call=call, model=model)
+        with pytest.raises(ValueError, match="^(call|model): expected"):
+            fp8lab.gemm_groups(a[None], b[None], fp8lab.Groups("batched"), call=call, model=model)
+    with pytest.raises(ValueError, match="^call: expected a name, got 3$"):
+        fp8lab.gemm(a, b, call=3)

@@ -86,3 +86,32 @@ def test_a_fingerprint_sees_each_byte_its_place_and_the_size():
         assert _core.fingerprint(np.append(data, np.uint8(0))) != _core.fingerprint(data)
     words = np.random.default_rng(1).integers(0, 256, 128, dtype=np.uint8)
     assert _core.fingerprint(words) != _core.fingerprint(np.roll(words, 32)) != _core.fingerprint(np.roll(words, 8))
+
+
+def test_every_field_of_a_linear_recipe_goes_there_and_back():
+    """One that the way there or back drops would be a default."""
+    plain = fp8lab.linear_recipe("te-current")
+    casts = [f"{one}" for one in ("activation", "weight", "gradient")]
+    casts += ["weight_for_dgrad", "activation_for_wgrad", "gradient_for_wgrad"]
+    other = fp8lab.presets()["deepgemm"].weight
+    odd = dataclasses.replace(other, rows_multiple=3, k_multiple=5, amax_floor=2.0**-10)
+    for name in casts:
+        for recipe in (other, odd):
+            changed = dataclasses.replace(plain, **{name: recipe})
+            moved = fp8lab.linear_recipe(changed, hardware="sm90")
+            assert getattr(moved, name) == recipe, name
+            for rest in set(casts) - {name}:
+                assert getattr(moved, rest) == getattr(plain, rest), (name, rest)
+    delayed = dataclasses.replace(
+        fp8lab.presets()["te-delayed"].gradient, history=7, margin=0.5, amax_algorithm="most_recent", zero_amax="keep_history"
+    )
+    assert fp8lab.linear_recipe(dataclasses.replace(plain, gradient=delayed), hardware="sm90").gradient == delayed
+    wide = dataclasses.replace(plain, bf16_outputs=not plain.bf16_outputs, name="mine")
+    moved = fp8lab.linear_recipe(wide, hardware="sm90")
+    assert (moved.name, moved.bf16_outputs) == ("mine", not plain.bf16_outputs)
+    for name in ("fprop", "dgrad", "wgrad"):
+        settings = getattr(plain, name)
+        changed = dataclasses.replace(settings, promotion_interval=256, scale_order="a_then_b_then_add")
+        moved = fp8lab.linear_recipe(dataclasses.replace(plain, **{name: changed}), hardware="sm90")
+        assert getattr(moved, name).scale_order == "a_then_b_then_add", name
+        assert getattr(moved, name).promotion_interval == 256, name

@@ -145,3 +145,14 @@ def test_the_python_that_draws_is_the_one_that_was_named(tmp_path, monkeypatch, 
     write(tmp_path)
     assert os.environ["FP8LAB_PYTHON"] == (sys.executable if named is None else named)
     monkeypatch.delenv("FP8LAB_PYTHON")
+
+
+def test_data_has_the_columns_that_are_described_and_no_others(tmp_path):
+    columns = (Column("x", "1", ""), Column("y", "1", ""))
+    x, y = np.arange(2), np.arange(2.0)
+    for data, got in (({"x": x, "y": y, "z": y}, "x, y, z"), ({"x": x}, "x"), ({}, ""), ({"x": x, "Y": y}, "x, Y")):
+        with pytest.raises(ValueError, match=f"^t: data: expected the columns x, y, got {got}$"):
+            write(tmp_path, [Table("t", "T", columns, data)])
+    turned = Table("t", "T", columns, {"y": y, "x": x})
+    found = results.read(write(tmp_path, [turned]))["t"]
+    assert found["x"].tolist() == [0, 1] and [one.name for one in found.columns] == ["x", "y"]
