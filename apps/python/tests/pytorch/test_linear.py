@@ -400,3 +400,13 @@ def test_bad_input_says_what_was_expected():
         fp8lab.torch.Fp8Linear(16, 16, recipe="deepgemm", hardware="h100")
     with pytest.raises(ValueError, match="model: expected one of .*, got 'sm90.wgmma.e4m4'"):
         fp8lab.torch.Fp8Linear(16, 16, recipe="deepgemm", hardware="sm90.wgmma.e4m4")
+
+
+def test_what_is_restored_has_nothing_left():
+    model = nn.Sequential(nn.Linear(64, 32), nn.ReLU(), nn.Linear(32, 32))
+    before = [set(vars(module)) | set(module._buffers) for module in model.modules()]
+    fp8lab.torch.convert(model, "te-delayed")
+    model(log_normal(16, 64)).sum().backward()
+    fp8lab.torch.restore(model)
+    assert [set(vars(module)) | set(module._buffers) for module in model.modules()] == before
+    assert not list(model.named_buffers()) and type(model[0]) is nn.Linear
