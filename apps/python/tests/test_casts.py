@@ -163,7 +163,7 @@ def test_a_dtype_is_the_format_s_own_or_its_words(name):
         ({"seed": -1, "rounding": "stochastic"}, r"^seed: expected 0 to 2\^64 - 1, got -1$"),
         ({"first_draw": -1}, r"^first_draw: expected 0 to 2\^64 - 1, got -1$"),
         ({"threads": "all"}, "^threads: expected a whole number, got 'all'$"),
-        ({"threads": 1 << 70}, "^threads: expected a whole number of 64 bits, got 1180591620717411303424$"),
+        ({"threads": 1 << 70}, "^threads: expected a whole number of 32 bits, got 1180591620717411303424$"),
         ({"format": 3}, "^format: expected a name, got 3$"),
         ({"profile": None}, "^profile: expected a name, got None$"),
         ({"rounding": 3}, "^rounding: expected a name, got 3$"),

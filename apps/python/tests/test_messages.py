@@ -48,3 +48,34 @@ def test_no_option_of_the_tool_is_told(call):
     with pytest.raises(ValueError) as caught:
         call(ones)
     assert "--" not in str(caught.value) and "`" not in str(caught.value), caught.value
+
+
+@pytest.mark.parametrize(
+    ("call", "argument", "bits"),
+    [
+        (lambda x, big: fp8lab.encode([1.0], threads=big), "threads", 32),
+        (lambda x, big: fp8lab.decode(x, threads=big), "threads", 32),
+        (lambda x, big: fp8lab.gemm(x, x, model="exact", threads=big), "threads", 32),
+        (lambda x, big: fp8lab.verify(np.zeros((2, 2), np.float32), (x, x), model="exact", threads=big), "threads", 32),
+        (lambda x, big: fp8lab.identify(np.zeros((2, 2), np.float32), (x, x), threads=big), "threads", 32),
+        (lambda x, big: fp8lab.quantize(np.ones((2, 4)), threads=big), "threads", 32),
+        (lambda x, big: fp8lab.gemm(x, x, model="exact", split_k=fp8lab.SplitK(big)), "parts", 32),
+        (lambda x, big: fp8lab.vectors("exact", 1, terms=big), "terms", 32),
+        (lambda x, big: fp8lab.separate("exact", "fp32", terms=big), "terms", 32),
+        (lambda x, big: fp8lab.testing.tolerance((8, 8, 8), trials=big), "trials", 32),
+        (lambda x, big: fp8lab.testing.tolerance((big, 8, 8)), "m", 64),
+        (lambda x, big: fp8lab.vectors("exact", big), "count", 64),
+        (lambda x, big: fp8lab.gemm(x, x, model="exact", promotion_interval=big), "promotion_interval", 64),
+        (lambda x, big: fp8lab.gemm(x, x, model="exact", a_scales=fp8lab.Scales([[1.0]], big)), "a_scales.row_block", 64),
+        (lambda x, big: fp8lab.attention(*[np.ones((1, 2, 2))] * 3, kv_tile=big), "kv_tile", 64),
+        (lambda x, big: fp8lab.reveal(lambda a, b: a, m=big), "m", 64),
+        (lambda x, big: fp8lab.AutoScaler(clean_steps=big), "clean_steps", 64),
+    ],
+)
+def test_numbers_that_the_library_cannot_hold_are_refused_by_name(call, argument, bits):
+    x = fp8lab.encode(np.ones((2, 4), np.float32))
+    for big in (1 << bits - 1, 1 << 64, -(1 << 70)):
+        with pytest.raises(ValueError, match=f"^{argument}: expected a whole number of {bits} bits, got {big}$"):
+            call(x, big)
+    with pytest.raises(ValueError, match=f"^{argument}: expected a whole number, got 'x'$"):
+        call(x, "x")

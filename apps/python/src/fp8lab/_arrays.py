@@ -48,20 +48,28 @@ def bad(argument: str, expected: str, got: object) -> ValueError:
     return ValueError(f"{argument}: expected {expected}, got {got}")
 
 
-def whole(argument: str, x: Any) -> int:
-    """A whole number, NumPy's too."""
+def _index(argument: str, x: Any) -> int:
     try:
-        value = operator.index(x)
+        return operator.index(x)
     except TypeError:
         raise bad(argument, "a whole number", repr(x)) from None
-    if not -(1 << 63) <= value < 1 << 64:
-        raise bad(argument, "a whole number of 64 bits", value)
+
+
+#: Counts that the library holds in 32 bits.
+_NARROW = {"threads", "parts", "trials", "terms"}
+
+
+def whole(argument: str, x: Any) -> int:
+    """A whole number, NumPy's too, that the library holds."""
+    value, bits = _index(argument, x), 32 if argument in _NARROW else 64
+    if not -(1 << bits - 1) <= value < 1 << bits - 1:
+        raise bad(argument, f"a whole number of {bits} bits", value)
     return value
 
 
 def natural(argument: str, x: Any) -> int:
     """A whole number that 64 bits without a sign hold."""
-    value = whole(argument, x)
+    value = _index(argument, x)
     if not 0 <= value < 1 << 64:
         raise bad(argument, "0 to 2^64 - 1", value)
     return value

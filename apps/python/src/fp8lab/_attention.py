@@ -170,7 +170,7 @@ def _inputs(
     for key, value in given.items():
         if value is not None:
             settings[key] = _KINDS[type(settings[key])](key, value)
-    if given.get("softmax_scale") is not None and settings["softmax_scale"] == 0:
+    if given.get("softmax_scale") is not None and np.float32(settings["softmax_scale"]) == 0:
         raise bad("softmax_scale", "a number above 0, or None for 1 / sqrt(d)", given["softmax_scale"])
     return (left, keys, values), _core.AttentionOptions(**settings), dimensions
 
