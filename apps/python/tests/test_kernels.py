@@ -62,6 +62,8 @@ def test_a_call_with_tiles_of_scales_needs_them():
                 stacked = {key: value._replace(values=value.values[None]) for key, value in rest.items()}
                 fp8lab.gemm_groups(a[None], b[None], groups, call=name, **stacked)
         assert fp8lab.gemm(a, b, call=name, **scales).any()
+        nothing = {"a_scales": fp8lab.Scales(np.ones((0, 8), f32), 1, 128), "b_scales": scales["b_scales"]}
+        assert fp8lab.gemm(a[:0], b, call=name, **nothing).shape == (0, 12)
 
 
 def test_what_a_call_decides_is_not_given_again():

@@ -12,8 +12,8 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from fp8lab import _core
-from fp8lab._mode import in_own_mode
 from fp8lab._arrays import as_float32, bad, number, text, whole
+from fp8lab._mode import in_own_mode
 
 
 @dataclass(frozen=True)
@@ -236,7 +236,10 @@ def settings_of_call(
     split: SplitK | None,
     others: dict[str, Any],
 ) -> tuple[str, int, str, SplitK | None]:
-    """Model, promotion interval, scale order and split that a call decides."""
+    """Model, promotion interval, scale order and split that a call decides.
+
+    scales: how many of A and of B; -1: none are given.
+    """
     for argument, (value, default) in others.items():
         if value != default:
             raise bad(argument, f"no such argument with call='{name}', which sets it", value)
@@ -255,6 +258,6 @@ def settings_of_call(
             raise bad("split_k", expected, f"{split.cut} {split.order}")
         if split.tile == 0:
             split = SplitK(split.parts, call.split_tile, split.cut, split.order)
-    _core.require_call_scales(name, scales[0] > 0, scales[1] > 0)
+    _core.require_call_scales(name, scales[0] >= 0, scales[1] >= 0)
     order = call.row_scale_order if one_a_row else call.scale_order
     return _core.model_of_call(name, *formats), call.promotion_interval, order, split

@@ -12,9 +12,9 @@ from numpy.typing import ArrayLike, NDArray
 from fp8lab import _core
 from fp8lab._arrays import as_array, as_float32, bad, codes_of, text, whole
 from fp8lab._kernels import Epilogue, SplitK, set_kernel, settings_of_call
+from fp8lab._mode import in_own_mode
 from fp8lab._options import OperandOptions, ProductOptions, parameters_of, require_known
 from fp8lab._recipes import QuantizedTensor, Scales
-from fp8lab._mode import in_own_mode
 from fp8lab._registry import AccumulatorModel, InstructionModel, find_model
 from fp8lab._scales import coded_format, require_scale_format, scale_array, scale_tensor, scale_values
 from fp8lab._warnings import warn
@@ -161,7 +161,7 @@ def _one_a_row(operand: _Operand) -> bool:
 
 
 def _scale_count(operand: _Operand) -> int:
-    return 0 if operand.scales is None else operand.scales.size
+    return -1 if operand.scales is None else operand.scales.size
 
 
 def complete(given: OperandOptions) -> ProductOptions:
