@@ -22,7 +22,7 @@ from fp8lab._arrays import (
 )
 from fp8lab._checks import Comparison
 from fp8lab._mode import in_own_mode
-from fp8lab._scales import scale_values
+from fp8lab._scales import plain_values
 from fp8lab._verify import output_of
 
 
@@ -71,7 +71,7 @@ def _tensor(
     keyword = f"{argument}_scales"
     flat = None
     if scales is not None:
-        flat = scale_values(keyword, as_array(keyword, scales)).reshape(-1)
+        flat = plain_values(keyword, scales).reshape(-1)
     return _core.AttentionTensor.of_codes(words, name, f"{argument}_scales", flat), ndim
 
 

@@ -10,13 +10,20 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from fp8lab import _core
-from fp8lab._arrays import as_array, as_float32, bad, codes_of, text, whole
+from fp8lab._arrays import as_float32, bad, codes_of, text, whole
 from fp8lab._kernels import Epilogue, SplitK, set_kernel, settings_of_call
 from fp8lab._mode import in_own_mode
 from fp8lab._options import OperandOptions, ProductOptions, parameters_of, require_known
 from fp8lab._recipes import QuantizedTensor, Scales
 from fp8lab._registry import AccumulatorModel, InstructionModel, find_model
-from fp8lab._scales import coded_format, require_scale_format, scale_array, scale_tensor, scale_values
+from fp8lab._scales import (
+    coded_format,
+    plain_values,
+    require_scale_format,
+    scale_array,
+    scale_tensor,
+    scale_values,
+)
 from fp8lab._warnings import warn
 
 
@@ -124,7 +131,7 @@ def tensor_scales(argument: str, scales: Any) -> list[float]:
     if isinstance(second, (int, float)):
         return [float(second)]
     keyword = f"{argument}.tensor_scale"
-    values = scale_values(keyword, as_array(keyword, second))
+    values = plain_values(keyword, second)
     if values.ndim > 1:
         raise bad(f"{argument}.tensor_scale", "one number, or [groups]", list(values.shape))
     return [float(value) for value in values.reshape(-1)]
@@ -292,8 +299,8 @@ def gemm(
 
     a [m, k] and b [n, k]: ml_dtypes, float16 or bfloat16 arrays, uint8 codes with a_format or
     b_format ("e4m3fn", ...; tf32 in float32 arrays; "e2m1x2": two FP4 codes a byte, the first in the
-    low bits, unpacked into a copy, as torch's float4_e2m1fn_x2 is), or quantized tensors, which include their
-    scales. Any strides, read in place: for a weight stored as [k, n] pass `w.T`. c [m, n]: float32.
+    low bits, unpacked into a copy, as torch's float4_e2m1fn_x2 is), or quantized tensors, which
+    include their scales. Any strides, read in place: for a weight stored as [k, n] pass `w.T`. c [m, n]: float32.
     c_enters says where c enters, which changes the bits: "accumulator", the instruction's own c,
     before any scale; "promoted_sum", the start of the FP32 sum of promoted partial sums;
     "epilogue", added to the finished sum in the units of D. Without promotion and scales it is the

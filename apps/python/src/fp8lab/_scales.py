@@ -46,6 +46,13 @@ def scale_values(argument: str, array: NDArray[Any]) -> NDArray[np.float32]:
     return np.abs(values) if array.dtype == DTYPES["e4m3fn"] else values
 
 
+def plain_values(argument: str, x: Any) -> NDArray[np.float32]:
+    """Scales that are never codes: of tensors and of heads."""
+    array = as_array(argument, x)
+    _require_numbers(argument, array)
+    return as_float32(argument, array)
+
+
 def coded_format(array: NDArray[Any], layout: str) -> str:
     """The format of scales that are codes; f32 for numbers."""
     if layout.startswith("packed_ue8m0"):
