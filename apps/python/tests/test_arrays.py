@@ -160,3 +160,59 @@ def test_jax():
         seen = _arrays.as_array("x", tensor)
         assert seen.__array_interface__["data"][0] == tensor.unsafe_buffer_pointer()
         np.testing.assert_array_equal(seen, np.asarray(tensor))
+
+
+def dlpack_type(array, code, bits=8, lanes=1):
+    """A capsule of `array` whose elements are of this type."""
+    capsule = array.__dlpack__()
+    pointer = ctypes.pythonapi.PyCapsule_GetPointer
+    pointer.restype, pointer.argtypes = ctypes.c_void_p, [ctypes.py_object, ctypes.c_char_p]
+    at = pointer(capsule, b"dltensor") + 20
+    ctypes.c_uint8.from_address(at).value = code
+    ctypes.c_uint8.from_address(at + 1).value = bits
+    ctypes.c_uint16.from_address(at + 2).value = lanes
+    return capsule
+
+
+class Typed(Tensor):
+    def __init__(self, array, *kind):
+        self.array, self.kind = array, kind
+
+    def __dlpack__(self, **options):
+        return dlpack_type(self.array, *self.kind)
+
+
+@pytest.mark.parametrize(
+    ("code", "name"),
+    [(10, "float8_e4m3fn"), (11, "float8_e4m3fnuz"), (12, "float8_e5m2"), (13, "float8_e5m2fnuz"), (14, "float8_e8m0fnu")],
+)
+def test_dlpack_types_of_eight_bits(code, name):
+    codes = np.arange(256, dtype=np.uint8).reshape(16, 16)
+    seen = _arrays.as_array("x", Typed(codes, code))
+    assert seen.dtype.name == name and np.shares_memory(seen, codes)
+    assert fp8lab.decode(Typed(codes, code)).tobytes() == fp8lab.decode(codes.view(name)).tobytes()
+
+
+def test_dlpack_pairs_of_four_bits():
+    words = np.random.default_rng(1).integers(0, 256, (4, 8), dtype=np.uint8)
+    seen = _arrays.as_array("x", Typed(words, 17, 4, 2))
+    assert seen.dtype.name == "float4_e2m1fn" and seen.shape == (4, 16)
+    assert seen.view(np.uint8)[:, ::2].tolist() == (words & 15).tolist()
+    assert seen.view(np.uint8)[:, 1::2].tolist() == (words >> 4).tolist()
+    assert fp8lab.decode(Typed(words, 17, 4, 2)).tobytes() == fp8lab.decode(words, "e2m1x2").tobytes()
+
+
+@pytest.mark.parametrize("dtype", [f"{sign}int{bits}" for sign in ("", "u") for bits in (8, 16, 32, 64)])
+def test_dlpack_integers_are_numbers(dtype):
+    x = np.array([[1, 2], [100, 3]], dtype)
+    seen = _arrays.as_array("x", Tensor(x))
+    assert seen.dtype == x.dtype and np.shares_memory(seen, x)
+    assert fp8lab.encode(Tensor(x)).tobytes() == fp8lab.encode(x.astype(np.float32)).tobytes()
+
+
+@pytest.mark.parametrize("kind", [(5, 64, 1), (6, 8, 1), (3, 64, 1), (2, 32, 2), (17, 4, 1), (17, 8, 2), (10, 8, 2), (15, 6, 1), (1, 4, 1)])
+def test_dlpack_types_that_are_not_known_are_refused(kind):
+    x = Typed(np.zeros((2, 8), np.uint8), *kind)
+    code, bits, lanes = kind
+    with pytest.raises(ValueError, match=f"^x: expected (a DLPack tensor of .*, got type code {code} of {bits} bits in {lanes} lanes|a detached CPU tensor)"):
+        fp8lab.encode(x)

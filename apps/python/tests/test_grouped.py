@@ -212,3 +212,24 @@ def test_what_groups_do_not_take_is_refused_by_name(rng, change, message):
         fp8lab.gemm_groups(a, b, given.pop("groups"), **given)
     with pytest.raises(ValueError, match=r"^inputs: expected a tuple \(a, b\), got ndarray$"):
         fp8lab.verify_groups(np.zeros((2, 8, 8), np.float32), np.stack([a, b]), Groups("batched"), model=MODEL)
+
+
+@pytest.mark.parametrize(
+    ("dtype", "stated", "model"),
+    [
+        (np.float32, "tf32", "sm90.mma.tf32"), (np.float16, None, "sm90.mma.f16"),
+        (ml_dtypes.bfloat16, None, "sm90.mma.bf16"), (ml_dtypes.float8_e5m2, None, "sm90.mma.e5m2"),
+        (ml_dtypes.float4_e2m1fn, None, "exact"), (ml_dtypes.float6_e3m2fn, None, "exact"), (np.uint16, "bf16", "sm90.mma.bf16"),
+    ],
+)  # fmt: skip
+def test_operands_of_every_width(rng, dtype, stated, model):
+    a, b = (rng.standard_normal((2, rows, 64)).astype(np.float32) for rows in (6, 5))
+    if dtype == np.uint16:
+        a, b = (x.astype(ml_dtypes.bfloat16).view(np.uint16) for x in (a, b))
+    else:
+        a, b = a.astype(dtype), b.astype(dtype)
+    how = {"model": model, "a_format": stated, "b_format": stated}
+    d = fp8lab.gemm_groups(a, b, Groups("batched"), **how)
+    for g in range(2):
+        np.testing.assert_array_equal(d[g].view(np.uint32), fp8lab.gemm(a[g], b[g], **how).view(np.uint32))
+    assert fp8lab.verify_groups(d, (a, b), Groups("batched"), **how).bit_mismatches == 0
