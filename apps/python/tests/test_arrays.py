@@ -216,3 +216,17 @@ def test_dlpack_types_that_are_not_known_are_refused(kind):
     code, bits, lanes = kind
     with pytest.raises(ValueError, match=f"^x: expected (a DLPack tensor of .*, got type code {code} of {bits} bits in {lanes} lanes|a detached CPU tensor)"):
         fp8lab.encode(x)
+
+
+def test_arrays_for_the_library_are_in_the_order_of_c():
+    x = np.arange(24, dtype=np.float32).reshape(4, 6)
+    for view in (x.T, x[:, ::2], x[::-1], np.asfortranarray(x), x[:, 1:]):
+        seen = _arrays.as_float32("x", view)
+        assert seen.flags.c_contiguous and np.array_equal(seen, view)
+    for dtype in (np.float16, ml_dtypes.bfloat16, ml_dtypes.float8_e4m3fn, np.float64, np.int32):
+        seen = _arrays.as_float32("x", (x % 8).astype(dtype).T)
+        assert seen.flags.c_contiguous and np.array_equal(seen, (x % 8).T) and seen.dtype == np.float32
+    for view in (x.T, x[:, ::2]):
+        c = fp8lab.compare(view, view.copy())
+        assert (c.mismatches, c.count) == (0, view.size)
+        assert fp8lab.compare(view, view.T.copy().T).mismatches == 0

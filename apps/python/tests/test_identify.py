@@ -126,3 +126,21 @@ def test_every_given_model_is_tried():
     ):
         with pytest.raises(ValueError, match=message):
             fp8lab.identify(d, (a, b), models=wrong)
+
+
+def test_options_of_a_member_compute_it_under_its_first_name():
+    rng = np.random.default_rng(10)
+    a, b = (fp8lab.encode(rng.standard_normal((8, 512), np.float32)) for _ in range(2))
+    c = rng.standard_normal((8, 8)).astype(np.float32)
+    how = {"model": "sm90.mma.e4m3", "promotion_interval": 128, "c": c, "c_enters": "promoted_sum"}
+    d = fp8lab.gemm(a, b, **how)
+    found = fp8lab.identify(d, (a, b), c=c)
+    members = [one for group in found.ranking[:1] for one in group.members]
+    assert any(len(one.models) > 1 for one in members) and any(one.c_enters == "promoted_sum" for one in members)
+    for one in members:
+        options = one.options
+        assert options["model"] == one.models[0] and options["promotion_interval"] == one.promotion_interval
+        assert options["scale_order"] == one.scale_order and options["c_enters"] == one.c_enters
+        assert ("split_k" in options) == (one.split_k > 1)
+        assert fp8lab.gemm(a, b, c=c, **options).tobytes() == d.tobytes()
+    assert found.ranking[0].rate == 1.0 and found.ranking[0].compared == 64

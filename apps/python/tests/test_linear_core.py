@@ -115,3 +115,18 @@ def test_every_field_of_a_linear_recipe_goes_there_and_back():
         moved = fp8lab.linear_recipe(dataclasses.replace(plain, **{name: changed}), hardware="sm90")
         assert getattr(moved, name).scale_order == "a_then_b_then_add", name
         assert getattr(moved, name).promotion_interval == 256, name
+
+
+@pytest.mark.parametrize(("first", "second"), [("te-current", "te-nvfp4"), ("te-nvfp4", "te-current"), ("te-nvfp4", "te-nvfp4")])
+def test_a_recipe_of_two_levels_has_the_tensor_s_scale_behind_those_of_tiles(first, second):
+    x = drawn(32, 64)
+    recipes = [fp8lab.presets()[name].activation for name in (first, second)]
+    one, two, _, _ = _core.linear_cast(recipes[0]._core(), recipes[1]._core(), x, True, True, EMPTY, EMPTY, 0)
+    for made, recipe, transposed in ((one, recipes[0], False), (two, recipes[1], True)):
+        q = fp8lab.quantize(x, recipe, transpose=True)
+        q = q.transposed if transposed else q
+        expected = q.inverse_scales.reshape(-1).tolist()
+        if "nvfp4" in recipe.rule:
+            expected.append(q.tensor_inverse_scale)
+        assert made[1].tolist() == expected
+        np.testing.assert_array_equal(made[0], q.codes.view(np.uint8))

@@ -150,3 +150,19 @@ def test_the_transposed_operand_is_the_transpose_cast_anew(name, shape):
                 assert codes.dtype.name == kinds[name][1] and codes.shape == tensor.inverse_scales.shape
             else:
                 assert codes is None
+
+
+def test_scales_of_a_tensor_have_the_shape_of_its_tiles():
+    q = fp8lab.quantize(np.random.default_rng(7).standard_normal((8, 256)).astype(np.float32), "deepgemm")
+    assert q.scales.shape == (8, 2)
+    for field in ("scales", "inverse_scales"):
+        values = getattr(q, field)
+        for wrong in (values[:, :1], values[:7], np.concatenate([values, values], 1), values.T, np.concatenate([values, values])):
+            changed = dataclasses.replace(q, **{field: np.ascontiguousarray(wrong)})
+            with pytest.raises(ValueError, match=rf"^{field}: expected \[ceil\(8/1\), ceil\(256/128\)\] = \[8, 2\], got \["):
+                changed.dequantize()
+            with pytest.raises(ValueError, match=f"^{field}: expected"):
+                changed.statistics(np.zeros((8, 256), np.float32))
+    for field in ("row_block", "k_block"):
+        with pytest.raises(ValueError, match=f"^{field}: expected a positive number, got 0$"):
+            dataclasses.replace(q, **{field: 0}).dequantize()

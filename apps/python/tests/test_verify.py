@@ -167,3 +167,14 @@ def test_what_cannot_be_checked_is_refused_by_name(change, message):
         call = dict(given)
         with pytest.raises(ValueError, match=message):
             function(call.pop("got"), call.pop("inputs"), **call)
+
+
+def test_all_causes_are_told():
+    """Two scales of the same size: either may be the one that is missing."""
+    a, b = operands()
+    d = fp8lab.gemm(a, b, model=HOPPER, b_scales=0.5)
+    report = fp8lab.verify(d, (a, b), model=HOPPER, a_scales=0.5, b_scales=0.5)
+    names = [cause.name for cause in report.causes]
+    assert {"missing_scale_a", "missing_scale_b"} <= set(names) and len(names) == len(set(names))
+    for cause in report.causes:
+        assert cause.text and cause.name in report.text

@@ -177,3 +177,19 @@ def test_a_tolerance_passes_what_rounds_otherwise():
         fp8lab.verify_attention(got, tuple(codes), tolerance=-1.0, **given(scales))
     with pytest.raises(ValueError, match="got: expected"):
         fp8lab.verify_attention(got[:, :3], tuple(codes), **given(scales))
+
+
+def test_tiles_of_a_call_follow_the_size_of_heads():
+    calls = {name: call for name, call in fp8lab.attention_calls().items() if call.tiles}
+    assert calls
+    for call in calls.values():
+        for (size, q_tile, kv_tile), following in zip(call.tiles, [*call.tiles[1:], call.tiles[-1]], strict=True):
+            at, beyond = call.options_for(size), call.options_for(size + 1)
+            assert (at["q_tile"], at["kv_tile"]) == (q_tile, kv_tile)
+            assert (beyond["q_tile"], beyond["kv_tile"]) == following[1:]
+        assert len({one[1:] for one in call.tiles}) > 1
+    for name, call in fp8lab.attention_calls().items():
+        given = call.options_for(64)
+        given["q_tile"] = -1
+        assert call.options["q_tile"] > 0 and call.options_for(64)["q_tile"] > 0, name
+        assert call.options.keys() == call.options_for(64).keys()

@@ -1,9 +1,11 @@
 """Result folders written from Python: read back whole, and taken by the tool."""
 
+import datetime
 import json
 import os
 import subprocess
 import sys
+import time
 
 import numpy as np
 import pytest
@@ -156,3 +158,20 @@ def test_data_has_the_columns_that_are_described_and_no_others(tmp_path):
     turned = Table("t", "T", columns, {"y": y, "x": x})
     found = results.read(write(tmp_path, [turned]))["t"]
     assert found["x"].tolist() == [0, 1] and [one.name for one in found.columns] == ["x", "y"]
+
+
+def test_columns_keep_their_types(tmp_path):
+    found = results.read(write(tmp_path))["sums"]
+    assert [found[name].dtype.kind for name in ("step", "error", "right", "name")] == ["i", "f", "b", "U"]
+    assert (tmp_path / "mine" / "sums.csv").read_text().splitlines()[1].split(",")[2] == "true"
+
+
+def test_the_time_of_a_run_is_when_it_began(tmp_path):
+    before = time.time()
+    found = results.read(write(tmp_path, duration_seconds=3600.5)).description
+    after = time.time()
+    started = datetime.datetime.fromisoformat(found["started"]).timestamp()
+    assert before - 3600.5 - 1 <= started <= after - 3600.5 + 1
+    assert found["duration_seconds"] == 3600.5 and found["threads"] == 1
+    assert results.read(write(tmp_path, threads=7, command="make me")).description["threads"] == 7
+    assert results.read(write(tmp_path, command="make me")).description["command"] == "make me"
