@@ -185,3 +185,12 @@ def test_quantized_tensors_bring_their_scales():
         ValueError, match="a_scales: expected None, since a QuantizedTensor brings its own"
     ):
         fp8lab.gemm(a, b, model=HOPPER, a_scales=1.0)
+
+
+def test_one_scale_is_one_in_any_number_of_dimensions():
+    a, b = random_codes(4, 64, 50), random_codes(3, 64, 51)
+    expected = fp8lab.gemm(a, b, model=HOPPER, a_scales=f32(0.3))
+    for shape in ((), (1,), (1, 1), (1, 1, 1)):
+        one = np.full(shape, 0.3, f32)
+        for given in (one, fp8lab.Scales(one), fp8lab.Scales(one, 4, 64)):
+            np.testing.assert_array_equal(fp8lab.gemm(a, b, model=HOPPER, a_scales=given), expected)

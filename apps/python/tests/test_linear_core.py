@@ -130,3 +130,21 @@ def test_a_recipe_of_two_levels_has_the_tensor_s_scale_behind_those_of_tiles(fir
             expected.append(q.tensor_inverse_scale)
         assert made[1].tolist() == expected
         np.testing.assert_array_equal(made[0], q.codes.view(np.uint8))
+
+
+def test_tiles_and_calls_know_one_scale_a_row():
+    """The order of scales of a call is that of rows for [rows], [rows, 1], and tiles as long as K."""
+    rng = np.random.default_rng(3)
+    a, b = (fp8lab.encode(rng.standard_normal((rows, 256)).astype(f32)) for rows in (8, 6))
+    rows, columns = rng.random(8, f32), rng.random(6, f32)
+    expected = fp8lab.gemm(a, b, model="sm90.wgmma.e4m3", scale_order="b_then_fma_a", a_scales=rows, b_scales=columns)
+    other = fp8lab.gemm(a, b, model="sm90.wgmma.e4m3", a_scales=rows, b_scales=columns)
+    assert not np.array_equal(expected, other)
+    for left, right in (
+        (rows, columns), (rows[:, None], columns[:, None]), (fp8lab.Scales(rows[:, None], 1, 256), fp8lab.Scales(columns, 1)),
+        (fp8lab.Scales(rows, 1, 0), fp8lab.Scales(columns[:, None], 1, 256)),
+    ):  # fmt: skip
+        d = fp8lab.gemm(a, b, call="cublaslt.h100.fast", a_scales=left, b_scales=right)
+        np.testing.assert_array_equal(d, expected)
+    one = fp8lab.gemm(a, b, call="cublaslt.h100.fast", a_scales=rows[0], b_scales=columns[0])
+    np.testing.assert_array_equal(one, fp8lab.gemm(a, b, model="sm90.wgmma.e4m3", a_scales=rows[0], b_scales=columns[0]))

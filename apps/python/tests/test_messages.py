@@ -79,3 +79,30 @@ def test_numbers_that_the_library_cannot_hold_are_refused_by_name(call, argument
             call(x, big)
     with pytest.raises(ValueError, match=f"^{argument}: expected a whole number, got 'x'$"):
         call(x, "x")
+
+
+@pytest.mark.parametrize("number", [10**400, -(10**400)])
+def test_integers_beyond_binary64_are_refused_by_name(number):
+    ones = fp8lab.encode(np.ones((2, 4), np.float32))
+    for argument, call in (
+        ("scale", lambda: fp8lab.encode([1.0], scale=number)),
+        ("inverse_scale", lambda: fp8lab.decode(ones, inverse_scale=number)),
+        ("alpha", lambda: fp8lab.gemm(ones, ones, model="exact", epilogue=fp8lab.Epilogue(alpha=number))),
+        ("mu", lambda: fp8lab.AutoScaler(mu=number)),
+        ("risk", lambda: fp8lab.testing.tolerance((8, 8, 8), risk=number)),
+    ):
+        with pytest.raises(ValueError, match=f"^{argument}: expected a number that binary64 has, got an integer beyond it$"):
+            call()
+
+
+@pytest.mark.parametrize("wrong", ["1", b"1", None, [1.0, 2.0], np.ones(2), {}, 1j])
+def test_what_is_no_number_is_refused_by_name(wrong):
+    ones = fp8lab.encode(np.ones((2, 4), np.float32))
+    for argument, call in (
+        ("scale", lambda: fp8lab.encode([1.0], scale=wrong)),
+        ("inverse_scale", lambda: fp8lab.decode(ones, inverse_scale=wrong)),
+        ("slope", lambda: fp8lab.gemm(ones, ones, model="exact", epilogue=fp8lab.Epilogue(slope=wrong))),
+        ("saturated_share", lambda: fp8lab.AutoScaler().update(wrong)),
+    ):
+        with pytest.raises(ValueError, match=f"^{argument}: expected a number, got "):
+            call()
