@@ -143,8 +143,13 @@ def test_tiles_and_calls_know_one_scale_a_row():
     for left, right in (
         (rows, columns), (rows[:, None], columns[:, None]), (fp8lab.Scales(rows[:, None], 1, 256), fp8lab.Scales(columns, 1)),
         (fp8lab.Scales(rows, 1, 0), fp8lab.Scales(columns[:, None], 1, 256)),
+        (fp8lab.Scales(rows[:, None], 1, 256), fp8lab.Scales(columns[:, None], 1, 256)), (fp8lab.Scales(rows, 1, 256), None),
     ):  # fmt: skip
         d = fp8lab.gemm(a, b, call="cublaslt.h100.fast", a_scales=left, b_scales=right)
-        np.testing.assert_array_equal(d, expected)
-    one = fp8lab.gemm(a, b, call="cublaslt.h100.fast", a_scales=rows[0], b_scales=columns[0])
-    np.testing.assert_array_equal(one, fp8lab.gemm(a, b, model="sm90.wgmma.e4m3", a_scales=rows[0], b_scales=columns[0]))
+        by_hand = fp8lab.gemm(a, b, model="sm90.wgmma.e4m3", scale_order="b_then_fma_a", a_scales=left, b_scales=right)
+        np.testing.assert_array_equal(d, by_hand)
+        if right is not None:
+            np.testing.assert_array_equal(d, expected)
+    first = columns[0]
+    one = fp8lab.gemm(a, b, call="cublaslt.h100.fast", a_scales=rows[0], b_scales=first)
+    np.testing.assert_array_equal(one, fp8lab.gemm(a, b, model="sm90.wgmma.e4m3", a_scales=rows[0], b_scales=first))

@@ -5,6 +5,7 @@ import os
 import subprocess
 import sys
 import warnings
+import zlib
 
 import numpy as np
 import pytest
@@ -216,6 +217,33 @@ def test_missing_checksums_are_told(tmp_path):
     file.write_text(json.dumps(description))
     with pytest.warns(UserWarning, match="no checksum of result.json, t.csv: a change would not be seen"):
         read(path)
+    begin = json.dumps(description, indent=2).removesuffix("\n}")  # without that of the table
+    file.write_text(f'{begin},\n  "crc32": "{zlib.crc32(begin.encode()):08x}"\n}}\n')
+    with pytest.warns(UserWarning, match="no checksum of t.csv: a change would not be seen"):
+        read(path)
     file.write_text(whole.replace('"seed": 0', '"seed": 1'))
     with pytest.raises(ValueError, match=r"result.json: crc32: expected [0-9a-f]{8} \(the file was changed\)"):
         read(path)
+
+
+@pytest.mark.filterwarnings("ignore:.*no checksum")
+def test_rows_and_cells_are_counted_both_ways(tmp_path):
+    for rows in (1, 3):
+        with pytest.raises(ValueError, match=rf"t.csv: expected {rows} rows, got 2$"):
+            read(folder_of(tmp_path, ["a", "b"], "a,b\n1,2\n3,4\n", rows=rows))
+    for line, cells in (("1,2,3", 3), ("1", 1), ("1,2,", 3)):
+        with pytest.raises(ValueError, match=rf"t.csv:3: expected 2 cells, got {cells}$"):
+            read(folder_of(tmp_path, ["a", "b"], f"a,b\n1,2\n{line}\n"))
+
+
+@pytest.mark.filterwarnings("ignore:.*no checksum")
+def test_kinds_of_columns(tmp_path):
+    for cells, kind, values in (
+        (["", ""], "U", ["", ""]), (["", "1"], "i", [None, 1]), (["", "0.5"], "f", [None, 0.5]), (["", "x"], "U", ["", "x"]),
+        (["true", "false"], "b", [True, False]), (["true", ""], "U", ["true", ""]), (["true", "1"], "U", ["true", "1"]),
+        (["1", "2"], "i", [1, 2]), (["1", "2.0"], "f", [1.0, 2.0]), (["inf", "-inf"], "f", [float("inf"), -float("inf")]),
+    ):  # fmt: skip
+        lines = "".join(f"{one},{i}\n" for i, one in enumerate(cells))
+        column = read(folder_of(tmp_path, ["x", "i"], f"x,i\n{lines}"))["t"]["x"]
+        assert column.dtype.kind == kind and column.tolist() == values, cells
+        assert isinstance(column, np.ma.MaskedArray) == (None in values), cells
