@@ -184,3 +184,25 @@ TEST_CASE("tensor scales of either operand scale what a block-scaled instruction
             }
         }
 }
+
+TEST_CASE("scales in tiles of several intervals are not the instruction's own", "[gemm]") {
+  // With c in the accumulator the first interval of 32 terms is computed apart; the rest has scales
+  // in tiles of 32 then, as the instruction's own would be.
+  for (const std::string_view name : {"sm100.tcgen05.mxf8f6f4.e4m3", "sm120.mma.mxf8f6f4.e2m1"}) {
+    INFO(name);
+    Operands operands(find_instruction_model(name), {5, 6, 150}, Data::finite, Start::normal, 7);
+    GemmProblem& p = operands.problem;
+    const RandomStream stream(8, "scales of tiles");
+    std::vector<float> values;
+    for (std::uint64_t i = 0; i < 33; ++i)
+      values.push_back(static_cast<float>(0.5 + stream.uniform(i)));
+    p.promotion_interval = 32;
+    p.a_scales = {std::span(values).first(15), 1, 64};
+    p.b_scales = {std::span(values).last(18), 1, 64};
+    for (const CPlacement place : possible_c_placements(p)) {
+      p.c_enters = place;
+      INFO(to_string(place));
+      check_all_targets(p);
+    }
+  }
+}

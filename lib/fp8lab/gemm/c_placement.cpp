@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <vector>
 
+#include "fp8lab/accumulate/unit.hpp"
 #include "fp8lab/core/parallel.hpp"
 #include "fp8lab/gemm/block_scales.hpp"
 #include "fp8lab/gemm/reference.hpp"
@@ -60,6 +61,14 @@ void add_later_intervals(const GemmProblem& p, std::span<float> d, Target target
   gemm_with_target(tail, d, target, threads);
 }
 
+/// Whether scales in tiles of one promotion interval, as `begin_with_c` cuts them, would be taken
+/// for the instruction's own.
+bool cuts_to_unit_scales(const GemmProblem& p) {
+  constexpr std::int64_t kLongestUnitBlock = 32;
+  return traits_of(p.model).takes_scales && scaled_in_blocks(p) &&
+         p.promotion_interval <= kLongestUnitBlock;
+}
+
 /// C is the instruction's own c: of the first interval, which is computed apart.
 std::string_view begin_with_c(const GemmProblem& p, std::span<float> d, Target target,
                               int threads) {
@@ -114,7 +123,8 @@ std::string_view gemm_with_c(const GemmProblem& problem, std::span<float> d, Tar
                              int threads) {
   if (c_placement(problem) != CPlacement::accumulator)
     return end_with_c(problem, d, target, threads);
-  if (!applies_scales(problem)) return begin_with_c(problem, d, target, threads);
+  if (!applies_scales(problem) && !cuts_to_unit_scales(problem))
+    return begin_with_c(problem, d, target, threads);
   gemm_reference(problem, d, threads);
   return kMethodOfReference;
 }
