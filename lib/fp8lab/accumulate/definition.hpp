@@ -10,6 +10,8 @@
 // the base. NAME is only a label. The text is complete: results, vector files and checkpoints that
 // contain it need no other file.
 
+#include <functional>
+#include <map>
 #include <optional>
 #include <span>
 #include <string>
@@ -76,6 +78,7 @@ class ModelBook {
   [[nodiscard]] std::optional<ModelText> find(std::string_view name) const;
 
   std::vector<std::string> definitions_;
+  std::map<std::string, std::size_t, std::less<>> places_;  ///< of names in definitions_
 };
 
 }  // namespace fp8lab

@@ -87,6 +87,7 @@ void ModelBook::add(std::string_view file, const ModelText& definition) {
     const std::optional<ModelText> on = find(definition.base);
     const std::string text = (on ? merged(*on, definition) : definition).text();
     (void)defined_model(text);
+    places_.emplace(definition.name, definitions_.size());
     definitions_.push_back(text);
   } catch (const Error& error) {
     throw Error(fmt::format("{}: [{}.{}]: {}", file, kTable, definition.name, error.what()));
@@ -127,11 +128,9 @@ void ModelBook::add_json(std::string_view file, std::string_view text) {
 }
 
 std::optional<ModelText> ModelBook::find(std::string_view name) const {
-  for (const std::string& text : definitions_) {
-    ModelText one = ModelText::parse("model", text);
-    if (one.name == name) return one;
-  }
-  return std::nullopt;
+  const auto place = places_.find(name);
+  if (place == places_.end()) return std::nullopt;
+  return ModelText::parse("model", definitions_[place->second]);
 }
 
 std::string ModelBook::resolve(std::string_view text) const {
