@@ -7,10 +7,13 @@
 #include <cstdint>
 #include <cstring>
 #include <limits>
+#include <set>
+#include <string>
 #include <string_view>
 #include <vector>
 
 #include "catch.hpp"
+#include "fp8lab/accumulate/definition.hpp"
 #include "fp8lab/accumulate/unit.hpp"
 #include "gemm/problems.hpp"
 
@@ -64,6 +67,68 @@ TEST_CASE("units: every registered instruction runs on a kernel", "[gemm]") {
   for (const InstructionModel& model : instruction_models()) {
     INFO(model.name);
     CHECK(gemm_method(problem_of(model)) != "reference");
+  }
+}
+
+TEST_CASE("units: special values in every place keep the reference's bits", "[gemm]") {
+  // Two products of all codes that stand for a class, beside others that are -0, and every c.
+  const auto places_of = [](const Format& f) {
+    const auto one = static_cast<std::uint32_t>(f.bias) << f.mantissa_bits;
+    std::vector<std::uint32_t> codes{0, 1, one, one | f.sign_mask()};
+    if (f.has_infinity()) codes.push_back(f.infinity_code() | f.sign_mask());
+    if (f.has_infinity()) codes.push_back(f.infinity_code());
+    if (f.has_nan()) codes.push_back(f.magnitude_mask());
+    codes.push_back(f.sign_mask());  // -0, or the NaN of FNUZ
+    return codes;
+  };
+  const float infinity = std::numeric_limits<float>::infinity();
+  const std::array starts{0.0F,  -0.0F,     infinity,   -infinity, std::nanf(""),
+                          -1.0F, 0x1p-130F, -0x1p-149F, -0x1p-25F};
+  std::set<std::string> seen;
+  for (const InstructionModel& model : instruction_models()) {
+    if (!seen.insert(definition_of(model.accumulator, model.a_format, model.b_format)).second)
+      continue;
+    const Format& fa = format(model.a_format);
+    const Format& fb = format(model.b_format);
+    const std::vector<std::uint32_t> of_a = places_of(fa);
+    const std::vector<std::uint32_t> of_b = places_of(fb);
+    const std::size_t terms = static_cast<std::size_t>(std::max(model.accumulator.terms, 2));
+    const auto rows_of = [&](const Format& f, const std::vector<std::uint32_t>& codes,
+                             std::uint32_t other, std::vector<unsigned char>& bytes) {
+      const auto width = static_cast<std::size_t>(f.storage_bits / 8);
+      for (const std::uint32_t first : codes)
+        for (const std::uint32_t second : codes)
+          for (std::size_t k = 0; k < terms; ++k) {
+            std::uint32_t word = k == 0 ? first : k == 1 ? second : other;
+            if (f.storage_bits == 32) word <<= 23 - f.mantissa_bits;
+            const auto at = bytes.size();
+            bytes.resize(at + width);
+            std::memcpy(bytes.data() + at, &word, width);
+          }
+      const auto k = static_cast<std::int64_t>(terms);
+      const auto rows = static_cast<std::int64_t>(codes.size() * codes.size());
+      return CodeMatrix{f.id, bytes.data(), rows, k, k, 1};
+    };
+    std::vector<unsigned char> a;
+    std::vector<unsigned char> b;
+    GemmProblem p = problem_of(model);
+    const auto one = static_cast<std::uint32_t>(fb.bias) << fb.mantissa_bits;
+    p.a = rows_of(fa, of_a, 0, a);
+    p.b = rows_of(fb, of_b, one | fb.sign_mask(), b);
+    std::vector<float> c(static_cast<std::size_t>(p.a.rows * p.b.rows));
+    // All nine c's beside each value of the first product.
+    for (std::size_t i = 0; i < c.size(); ++i)
+      c[i] = starts[(i + i / static_cast<std::size_t>(p.b.rows)) % starts.size()];
+    p.c = c.data();
+    p.c_enters = gemm_detail::passing_place(p);
+    std::vector<float> expected(c.size());
+    gemm_reference(p, expected);
+    for (const Target target : available_targets()) {
+      std::vector<float> got(c.size(), 42.0F);
+      gemm_with_target(p, got, target, 1);
+      INFO(model.name << " on " << to_string(target));
+      CHECK(compare(p, expected, got) == "equal");
+    }
   }
 }
 
@@ -235,6 +300,86 @@ TEST_CASE("units: CDNA3 adds a c of any exponent to the products of one step", "
         INFO(name << " rows " << rows << " cancels " << cancels << " seed " << seed);
         check_all_targets(operands.problem);
       }
+}
+
+TEST_CASE("units: CDNA3's sums next to ties, where its second stage has 31 bits or 32", "[gemm]") {
+  // c and three products of powers of two: one that may take the sum to c's neighbouring binade,
+  // one that may make a tie, and one far below it. They come first and last in a step of zeros.
+  struct Unit {
+    const char* name;
+    int of_c;     // c is about 2^of_c
+    int of_a[3];  // exponents of a; b has the rest
+  };
+  const auto signed_powers = [](std::initializer_list<int> exponents) {
+    std::vector<float> values{0.0F};
+    for (const int e : exponents)
+      for (const float sign : {1.0F, -1.0F}) values.push_back(sign * std::ldexp(1.0F, e));
+    return values;
+  };
+  const std::vector<float> crossing = signed_powers({-8, -9, -22, -23});
+  const std::vector<float> tying = signed_powers({-24, -25, -26});
+  const std::vector<float> far = signed_powers({-29, -30, -31, -32, -33});
+  constexpr std::array kStarts{1.0F,          0x1.000002p0F, 0x1.000004p0F,
+                               0x1.fffffep0F, 0x1.fffffcp0F, 1.5F};
+  for (const Unit& unit :
+       {Unit{"gfx942.mfma.f16", 0, {-4, -12, -16}}, Unit{"gfx942.mfma.bf16", 5, {-4, -12, -16}},
+        Unit{"gfx942.mfma.xf32", -3, {-4, -12, -16}}, Unit{"gfx942.mfma.fp8", 13, {0, -4, -10}},
+        Unit{"gfx942.mfma.bf8", 13, {0, -4, -10}}}) {
+    const InstructionModel& model = find_instruction_model(unit.name);
+    const Format& f = format(model.a_format);
+    const std::size_t terms = static_cast<std::size_t>(model.accumulator.terms);
+    const std::array<std::size_t, 3> places{0, 1, terms - 1};
+    std::vector<std::uint32_t> a(terms, 0);
+    std::vector<std::uint32_t> b;
+    const auto code = [&](float x) { return encode(f, kNvidiaNosat, x); };
+    for (std::size_t i = 0; i < 3; ++i) a[places[i]] = code(std::ldexp(1.0F, unit.of_a[i]));
+    for (const float x : crossing)
+      for (const float y : tying)
+        for (const float z : far) {
+          std::vector<std::uint32_t> column(terms, 0);
+          const std::array values{x, y, z};
+          for (std::size_t i = 0; i < 3; ++i)
+            column[places[i]] = code(std::ldexp(values[i], unit.of_c - unit.of_a[i]));
+          b.insert(b.end(), column.begin(), column.end());
+        }
+    const auto columns = static_cast<std::int64_t>(b.size() / terms);
+    for (const std::int64_t rows : {1, 12}) {
+      Operands operands(model, {rows, columns, static_cast<std::int64_t>(terms)}, Data::normal,
+                        Start::normal, 3);
+      const auto fill = [&](const OwnedMatrix& to, const auto& code_at_place) {
+        const auto bytes = static_cast<std::size_t>(f.storage_bits / 8);
+        for (std::int64_t r = 0; r < to.view.rows; ++r)
+          for (std::int64_t k = 0; k < to.view.k; ++k) {
+            std::uint32_t word = code_at_place(r, k);
+            if (f.storage_bits == 32) word <<= 23 - f.mantissa_bits;
+            std::memcpy(
+                const_cast<unsigned char*>(to.bytes.data()) +
+                    static_cast<std::size_t>(r * to.view.row_stride + k * to.view.k_stride) * bytes,
+                &word, bytes);
+          }
+      };
+      fill(operands.a,
+           [&](std::int64_t, std::int64_t k) { return a[static_cast<std::size_t>(k)]; });
+      fill(operands.b, [&](std::int64_t r, std::int64_t k) {
+        return b[static_cast<std::size_t>(r) * terms + static_cast<std::size_t>(k)];
+      });
+      for (std::size_t i = 0; i < operands.c.size(); ++i) {
+        const std::size_t which = i / static_cast<std::size_t>(columns);
+        const float c = std::ldexp(kStarts[which % kStarts.size()], unit.of_c);
+        operands.c[i] = which >= kStarts.size() ? -c : c;
+      }
+      std::vector<std::vector<float>> results;
+      for (const int bits : {31, 32}) {
+        operands.problem.model.second_stage_fraction_bits = bits;
+        INFO(unit.name << ", " << rows << " rows, second stage of " << bits);
+        CHECK(gemm_method(operands.problem) == "two stages");
+        check_all_targets(operands.problem);
+        results.emplace_back(operands.c.size());
+        gemm_reference(operands.problem, results.back());
+      }
+      CHECK(results[0] != results[1]);
+    }
+  }
 }
 
 TEST_CASE("units: sums of 33 bits, whose halves fill 32-bit integers", "[gemm]") {

@@ -18,7 +18,7 @@ inline constexpr std::int64_t kGroupTerms = 16;
 struct WordRounding {
   int alignment_fraction_bits = 24;
   int output_fraction_bits = 23;        ///< of fused steps
-  int second_stage_fraction_bits = 31;  ///< of the others
+  int second_stage_fraction_bits = 32;  ///< of the others; 32: of their sum with c 31
   /// Of fused steps: nearest even to FP16; what no alignment is below, at least
   /// kWordExponentFloor; and what a c that is not zero brings at least.
   bool half_output = false;
@@ -27,7 +27,7 @@ struct WordRounding {
   /// Of fused steps: 32 bits hold the products of half the terms, and the sum of both halves
   /// has 33.
   bool two_sums = false;
-  /// Of CDNA3's: 31 bits in the second stage, 23 or more in the first, and sums below 2^29, for
+  /// Of CDNA3's: 32 bits in the second stage, 23 or more in the first, and sums below 2^29, for
   /// which a shorter last part is enough.
   bool short_second_stage = false;
 };

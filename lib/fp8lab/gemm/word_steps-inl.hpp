@@ -234,6 +234,28 @@ HWY_INLINE V rounded_sum(WordVector<V> sum, V unit, V c) {
   return hn::Add(first, hn::MulAdd(hn::ConvertTo(d, hn::And(low_bits, sum)), unit, lost));
 }
 
+/// sum * unit + c, which binary64 holds, rounded down to 31 fraction bits and then to nearest.
+template <class VW, class V>
+HWY_INLINE auto rounded_from_31(VW sum, V unit, V c) {
+  const hn::Rebind<double, hn::DFromV<V>> d;
+  const hn::RebindToSigned<decltype(d)> dw;
+  const auto exact = hn::MulAdd(hn::PromoteTo(d, sum), hn::PromoteTo(d, unit), hn::PromoteTo(d, c));
+  const auto dropped = hn::Set(dw, (std::int64_t{1} << (52 - 31)) - 1);
+  const auto bits = hn::BitCast(dw, exact);
+  // A magnitude grows where the number is negative.
+  const auto more = hn::And(hn::BroadcastSignBit(bits), dropped);
+  return hn::DemoteTo(hn::DFromV<V>(), hn::BitCast(d, hn::AndNot(dropped, hn::Add(bits, more))));
+}
+template <class V>
+HWY_INLINE V rounded_sum_from_31(WordVector<V> sum, V unit, V c) {
+  const FloatsOf<V> d;
+  const hn::Half<FloatsOf<V>> dh;
+  const hn::Half<WordsOf<V>> dw;
+  return hn::Combine(
+      d, rounded_from_31(hn::UpperHalf(dw, sum), hn::UpperHalf(dh, unit), hn::UpperHalf(dh, c)),
+      rounded_from_31(hn::LowerHalf(dw, sum), hn::LowerHalf(dh, unit), hn::LowerHalf(dh, c)));
+}
+
 /// x / 2^count, rounded down, of a count as a field.
 template <class VW>
 HWY_INLINE VW shifted_down(VW x, VW count) {
@@ -251,6 +273,9 @@ HWY_INLINE VW shifted_down(VW x, VW count) {
   return hn::Shr(x, hn::Min(bits, hn::Set(hn::DFromV<VW>(), 31)));
 #endif
 }
+
+/// Of the second stage's result, where the sum of products has one more.
+constexpr int kResultFractionBits = 31;
 
 /// Where a sum of products in units of 2^(e - F) meets c; e and all other exponents are fields.
 /// `kDropsSmallC`: a c more than F + 1 binades below the largest exponent is zero.
@@ -272,38 +297,50 @@ HWY_INLINE V second_stage(WordVector<V> sum, WordVector<V> e, V c, const WordRou
     const auto least = hn::Sub(of_c, hn::Set(dw, field(2)));
     kept_c = hn::IfThenElseZero(hn::RebindMask(d, hn::Gt(c_exponent, least)), kept_c);
   }
-  return rounded_sum(kept, hn::BitCast(d, next_unit), kept_c);
+  const V kept_unit = hn::BitCast(d, next_unit);
+  return rounding.second_stage_fraction_bits > kResultFractionBits
+             ? rounded_sum_from_31(kept, kept_unit, kept_c)
+             : rounded_sum(kept, kept_unit, kept_c);
 }
 
 /// Below the exponent of a c as an integer: see short_second_stages.
 constexpr int kBitsOfC = 29;
 
-/// The same of N vectors of sums below 2^29, with at least 23 fraction bits and 31 in the second
+/// The same of N vectors of sums below 2^29, with at least 23 fraction bits and 32 in the second
 /// stage: c and the sums become integers of one unit, that of the sums, 1 / scale, or
-/// 1 / scale_of_c of a c that is larger. With such a c, what a sum has below its two lowest bits is
-/// dropped, as the second stage drops it, and these two only say that there is more.
+/// 1 / scale_of_c of a c that is larger. With such a c a sum has up to three bits more, of which
+/// the result's 31 fraction bits hold three, two or one, the fewer the larger it is. They only say
+/// that there is more, which the lowest bit says instead.
 template <class V, int N>
 HWY_INLINE void short_second_stages(const WordVector<V> (&sum)[N], const V (&scale)[N],
                                     const V (&scale_of_c)[N], float* c) {
   const FloatsOf<V> d;
   const WordsOf<V> dw;
   const auto lanes = static_cast<std::int64_t>(hn::Lanes(d));
-  WordVector<V> kept[N];
+  const auto none = hn::Zero(dw);
   WordVector<V> total[N];
+  WordVector<V> more[N];
   FP8LAB_UNROLL
   for (int v = 0; v < N; ++v)
     total[v] = floored(hn::Mul(hn::Load(d, c + v * lanes), scale_of_c[v]));
   FP8LAB_UNROLL
   for (int v = 0; v < N; ++v) {
     const auto count = hn::Sub(hn::BitCast(dw, scale[v]), hn::BitCast(dw, scale_of_c[v]));
-    kept[v] = shifted_down(hn::ShiftLeft<2>(sum[v]), count);
+    total[v] = hn::Add(total[v], shifted_down(sum[v], count));
+    const auto three = hn::Sub(count, hn::Set(dw, field(1)));  // 2 bits to the left, count right
+    const auto lower = shifted_down(hn::ShiftLeft<2>(sum[v]), hn::Max(three, none));
+    more[v] = hn::IfThenElseZero(hn::Gt(count, none), hn::And(lower, hn::Set(dw, 7)));
   }
   FP8LAB_UNROLL
-  for (int v = 0; v < N; ++v)
-    kept[v] = hn::OrAnd(hn::ShiftRight<2>(kept[v]), kept[v], hn::Set(dw, 3));
+  for (int v = 0; v < N; ++v) {
+    const auto magnitude = hn::Abs(total[v]);
+    const auto lost =
+        hn::Or(hn::ShiftRight<kBitsOfC>(magnitude), hn::ShiftRight<kBitsOfC + 1>(magnitude));
+    more[v] = hn::Min(hn::AndNot(lost, more[v]), hn::Set(dw, 1));
+  }
   FP8LAB_UNROLL
   for (int v = 0; v < N; ++v) {
-    const auto rounded = hn::ConvertTo(d, hn::Add(total[v], kept[v]));
+    const auto rounded = hn::ConvertTo(d, hn::Or(total[v], more[v]));
     hn::Store(hn::Mul(rounded, unit_of(scale_of_c[v])), d, c + v * lanes);
   }
 }

@@ -34,7 +34,7 @@ bool fits_words(const AccumulatorModel& m, const Format& a, const Format& b, int
 bool has_short_second_stage(const MethodRequest& r) {
   const AccumulatorModel& m = r.model();
   const int f = m.alignment_fraction_bits;
-  return m.second_stage_fraction_bits == 31 && f >= 23 &&
+  return m.second_stage_fraction_bits == 32 && f >= 23 &&
          largest_sum(*r.a, *r.b, m.terms) << f <
              std::int64_t{1} << (29 + r.a->mantissa_bits + r.b->mantissa_bits);
 }
@@ -187,7 +187,7 @@ MethodPtr plan_two_stage(const MethodRequest& r) {
   const int second = m.second_stage_fraction_bits;
   const bool fits =
       (r.arithmetic == Arithmetic::two_stage || r.arithmetic == Arithmetic::even_odd) &&
-      fits_words(m, *r.a, *r.b, m.terms) && second >= m.alignment_fraction_bits && second <= 31;
+      fits_words(m, *r.a, *r.b, m.terms) && second >= m.alignment_fraction_bits && second <= 32;
   return fits ? std::make_unique<TwoStage>(r) : nullptr;
 }
 
