@@ -158,15 +158,16 @@ TEST_CASE("what is below the alignment's lower limit vanishes, done by hand", "[
   const Codes b(8, 0x1900);    // 2^-77
   const Codes low(8, 0x1880);  // 2^-78
   CHECK(a[0] == encode(format(FormatId::bf16), kNvidiaNosat, 0x1p-79F));
-  // Eight times 2^-156 is below 2^-149, and an output of zero keeps the sum's sign.
+  // Eight times 2^-156 is below 2^-149; an output of zero could keep the sum's sign.
   CHECK(bf16("sm80.mma.bf16", a, b, 0.0F) == bits(0.0F));
   Codes negative = a;
   for (std::uint32_t& code : negative) code |= down;
-  CHECK(bf16("sm80.mma.bf16", negative, b, 0.0F) == bits(-0.0F));
+  CHECK(bf16("sm80.mma.bf16:zero_sign=kept", negative, b, 0.0F) == bits(-0.0F));
+  CHECK(bf16("sm80.mma.bf16", negative, b, 0.0F) == bits(0.0F));
   // One place lower nothing is left of the sum, and that is +0.
-  CHECK(bf16("sm80.mma.bf16", negative, low, 0.0F) == bits(0.0F));
-  CHECK(bf16("sm80.mma.bf16", negative, low, -0.0F) == bits(0.0F));
-  // A Hopper's limit is a place lower, and its outputs of zero are +0.
+  CHECK(bf16("sm80.mma.bf16:zero_sign=kept", negative, low, 0.0F) == bits(0.0F));
+  CHECK(bf16("sm80.mma.bf16:zero_sign=kept", negative, low, -0.0F) == bits(0.0F));
+  // A Hopper's limit is a place lower.
   CHECK(bf16("sm90.mma.bf16:zero_sign=kept", negative, low, 0.0F) == bits(-0.0F));
   CHECK(bf16("sm90.mma.bf16", negative, low, 0.0F) == bits(0.0F));
   CHECK(bf16("sm90.mma.bf16", {down | 1}, {1}, 0.0F) == bits(0.0F));

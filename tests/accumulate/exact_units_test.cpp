@@ -247,7 +247,7 @@ TEST_CASE("every registered unit equals exact arithmetic at the ends of its form
   CHECK(kinds.nan > 100);
   CHECK(kinds.infinite > 100);
   CHECK(kinds.zero > 100);
-  CHECK(kinds.negative_zero > 20);
+  CHECK(kinds.negative_zero > 10);  // of AMD's units and definitions alone
   CHECK(kinds.subnormal > 100);
 }
 

@@ -190,6 +190,11 @@ inline Value entered(const AccumulatorModel& m, const Value& c) {
   return rounded(c.units, kHalf, RoundingMode::nearest_even);
 }
 
+inline Value with_zero_sign(const AccumulatorModel& m, Value d) {
+  if (d.is_zero() && m.zero_sign == fp8lab::ZeroSign::positive) d.negative = false;
+  return d;
+}
+
 /// The fused truncated step of products and c.
 inline Value fused_step(const AccumulatorModel& m, std::span<const Value> products,
                         const Value& c) {
@@ -210,9 +215,7 @@ inline Value fused_step(const AccumulatorModel& m, std::span<const Value> produc
   largest = std::max(largest, m.min_alignment_exponent);
   Fixed sum = 0;
   for (const Value& t : terms) sum += cut(t.units, largest - m.alignment_fraction_bits);
-  Value d = rounded(sum, grid_of(m), m.rounding);
-  if (d.is_zero() && m.zero_sign == fp8lab::ZeroSign::positive) d.negative = false;
-  return d;
+  return with_zero_sign(m, rounded(sum, grid_of(m), m.rounding));
 }
 
 /// Operands as FP16 has them: normalized from 2^-14 on.
@@ -330,7 +333,6 @@ inline Value scaled_step(const AccumulatorModel& m, std::vector<Value> products,
   }
   AccumulatorModel plain = m;
   plain.product_exponent = fp8lab::ProductExponent::stored;
-  plain.zero_sign = fp8lab::ZeroSign::kept;
   return fused_step(plain, products, c);
 }
 
@@ -371,7 +373,7 @@ inline Value groups_step(const AccumulatorModel& m, std::span<const Value> produ
   largest = std::max(largest, m.min_alignment_exponent);
   Fixed sum = cut(c.units, largest - m.alignment_fraction_bits);
   for (const Value& g : groups) sum += cut(g.units, largest - m.alignment_fraction_bits);
-  return rounded(sum, grid_of(m), m.rounding);
+  return with_zero_sign(m, rounded(sum, grid_of(m), m.rounding));
 }
 
 /// Models that look at all terms before they add any.

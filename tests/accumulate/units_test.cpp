@@ -82,11 +82,9 @@ TEST_CASE("CDNA2: pairs, every subnormal zero", "[accumulate][units]") {
 TEST_CASE("CDNA3: the row that tells 31 bits of the second stage from 32", "[accumulate][units]") {
   const std::vector<float> a{-power(-4), power(-12), power(-16)};
   const std::vector<float> b{power(-4), power(-13), power(-16)};
-  CHECK(run("gfx942.mfma.f16", a, b, 1.0F) == 0x3f7f0000u);
-  AccumulatorModel wide = model("gfx942.mfma.f16");
-  wide.second_stage_fraction_bits = 32;
-  CHECK(bits(dot_product(wide, FormatId::f16, codes(FormatId::f16, a), FormatId::f16,
-                         codes(FormatId::f16, b), 1.0F)) == 0x3f7f0001u);
+  CHECK(run("gfx942.mfma.f16", a, b, 1.0F) == 0x3f7f0001u);
+  CHECK(run("gfx942.mfma.f16:S=32", a, b, 1.0F) == 0x3f7f0001u);
+  CHECK(run("gfx942.mfma.f16:S=31", a, b, 1.0F) == 0x3f7f0000u);
 }
 
 TEST_CASE("CDNA3: products toward zero, then down", "[accumulate][units]") {
@@ -143,6 +141,9 @@ TEST_CASE("mxf8f6f4: scales enter the alignment, and c is not scaled", "[accumul
                             codes(m.b_format, b), {.a = sa, .b = sb}, c));
   };
   CHECK(scaled({1.5F}, {1}, {127}, {127}, 0.25F) == bits(1.75F));
+  // What rounds to zero is +0.
+  CHECK(scaled({-1}, {1}, {53}, {54}, 0) == bits(-power(-147)));
+  CHECK(scaled({-1}, {1}, {52}, {52}, 0) == bits(0.0F));
   CHECK(scaled({1.5F}, {1}, {130}, {128}, 1) == bits(25.0F));
   CHECK(scaled({1}, {1}, {255}, {127}, 1) == kCanonicalNan);
   CHECK(scaled({0}, {0}, {127}, {255}, 1) == kCanonicalNan);
@@ -196,6 +197,19 @@ TEST_CASE("mxf4nvf4: exact groups of 16 under their scales", "[accumulate][units
         bits(std::nextafter(144.0F, 0.0F)));
   a[16] = -0.5F;
   CHECK(scaled(m, a, b, FormatId::e8m0fnu, 16, a_scales, b_scales, 0) == bits(144.0F));
+  // A group whose products cancel has its exponent, 44, beside which 1 and c = 3 are nothing; one
+  // of zeros, or under a scale of zero, has none.
+  std::vector<float> x(64, 0.0F);
+  std::vector<float> y(64, 0.0F);
+  x[0] = y[0] = x[32] = y[32] = x[33] = 1.0F;
+  y[33] = -1.0F;
+  const std::vector<std::uint32_t> large{127, 171};
+  CHECK(scaled(m, x, y, FormatId::e8m0fnu, 32, large, {127, 127}, 3) == bits(0.0F));
+  x[32] = x[33] = 0.0F;
+  CHECK(scaled(m, x, y, FormatId::e8m0fnu, 32, large, {127, 127}, 3) == bits(4.0F));
+  x[48] = y[48] = 6.0F;
+  CHECK(scaled(m, x, y, FormatId::e4m3fn, 16, {0x01, 0x7e, 0x7e, 0x00}, one, 0x1p-30F) ==
+        bits(0x1p-9F + 0x1p-30F));
   CHECK_THROWS_WITH(scaled(m, six, six, FormatId::e4m3fn, 32, {0x38, 0x38}, {0x38, 0x38}, 0),
                     contains("scales"));
   CHECK(scaled(wide, six, six, FormatId::e4m3fn, 32, {0x38, 0x38}, {0x38, 0x38}, 0) ==
@@ -276,7 +290,7 @@ TEST_CASE("parameters tell models apart that differ in one of them", "[accumulat
     return all;
   };
   AccumulatorModel second = model("gfx942.mfma.fp8");
-  second.second_stage_fraction_bits = 32;
+  second.second_stage_fraction_bits = 31;
   CHECK(text(second) != text(model("gfx942.mfma.fp8")));
   CHECK(text(model("sm100.tcgen05.mxf4nvf4")) != text(model("sm120.mma.mxf4nvf4")));
   CHECK(text(model("sm90.wgmma.e4m3")).find("second_stage") == std::string::npos);

@@ -54,8 +54,8 @@ Wide aligned_toward_zero(const Term& t, int unit_exponent);
 /// value is below 2^100 units.
 Wide aligned_down(Wide sum, int exponent, int unit_exponent);
 
-/// Whether c and all products are -0. Then their sum is -0 by IEEE 754's rules, which AMD's units
-/// follow.
+/// Whether c and all products, which are finite, are -0. Then their sum is -0 by IEEE 754's rules,
+/// which AMD's units follow. Ask for special values first.
 bool all_negative_zeros(std::span<const Unpacked> a, std::span<const Unpacked> b, float c);
 
 /// An integer times a power of two as a 64-bit significand with sticky bit.

@@ -43,9 +43,9 @@ std::string_view to_string(ProductExponent exponent);
 ProductExponent find_product_exponent(std::string_view name);
 
 /// The exponent of a subnormal FP16 c in the alignment of a step with FP16 output.
-/// Sources disagree (MMA-Sim: stored; the MATLAB models of Khattak and Mikaitis:
-/// widened), and no recorded row has such a c. The values of the registered
-/// instructions are *assumed*.
+/// Sources disagree (mmasim 2.1.1: stored; the MATLAB models of Khattak and Mikaitis:
+/// widened). *Measured* on an H200: stored. For the other registered instructions it is
+/// *from literature*.
 enum class HalfCExponent : std::uint8_t {
   stored,   ///< FP16's smallest normal exponent, -14
   widened,  ///< the exponent of c as a binary32 number, down to -24
@@ -54,9 +54,9 @@ std::string_view to_string(HalfCExponent exponent);
 /// The value called `name`. Throws `Error`.
 HalfCExponent find_half_c_exponent(std::string_view name);
 
-/// The sign of a step's sum that is not zero but rounds to zero. The MATLAB models and MMA-Sim keep
-/// it, but compare as numbers, to which both zeros are equal. *Measured* on an H200: +0 for BF16,
-/// TF32 and FP16 sums of `wgmma` and `mma.sync`.
+/// The sign of a step's sum that is not zero but rounds to zero. *Measured* on an H200: +0 for all
+/// sums. mmasim 2.1.1 has +0 for all units of NVIDIA (*from literature*). The MATLAB models keep
+/// the sign, but compare as numbers, to which both zeros are equal.
 enum class ZeroSign : std::uint8_t {
   kept,      ///< the sum's
   positive,  ///< always +0
@@ -128,7 +128,7 @@ struct AccumulatorModel {
   int product_fraction_bits = -1;
   int min_alignment_exponent = kNoMinAlignmentExponent;
   HalfCExponent half_c_exponent = HalfCExponent::stored;
-  ZeroSign zero_sign = ZeroSign::kept;  ///< for `fused_dot_product` and `fp16_halves`
+  ZeroSign zero_sign = ZeroSign::kept;  ///< for fused steps: also of halves, scaled, in groups
   HalvesOrder halves_order = HalvesOrder::chained;
   /// For `two_stage_dot_product` and `even_odd_dot_product`: 31 or 32. With 32 the sum with c is
   /// rounded down to 31 before the last rounding. Sources disagree, see registry.cpp.

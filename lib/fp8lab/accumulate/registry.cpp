@@ -1,10 +1,12 @@
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <array>
 #include <string>
 
 #include "fp8lab/accumulate/definition.hpp"
 #include "fp8lab/accumulate/model.hpp"
+#include "fp8lab/accumulate/pairs.hpp"
 #include "fp8lab/accumulate/recordings.hpp"
 #include "fp8lab/core/error.hpp"
 #include "fp8lab/core/named.hpp"
@@ -26,6 +28,21 @@ constexpr std::string_view kAdaElsewhere =
     "not kept here";
 constexpr std::string_view kBlackwellElsewhere =
     "Khattak and Mikaitis 2025 (MATLAB-tensor-core), 5000 outputs of B200 replayed; not kept here";
+/// A source and what is known of the sign of its zeros.
+template <const std::string_view& Source>
+struct ButSigns {
+  static constexpr std::string_view kMore = "; the sign of zeros: mmasim 2.1.1";
+  static constexpr auto kText = [] {
+    std::array<char, Source.size() + kMore.size()> text{};
+    std::copy(kMore.begin(), kMore.end(), std::copy(Source.begin(), Source.end(), text.begin()));
+    return text;
+  }();
+  static constexpr std::string_view kWhole{kText.data(), kText.size()};
+};
+constexpr std::string_view kRecordedButSigns = ButSigns<kRecorded>::kWhole;
+constexpr std::string_view kAmpereElsewhereButSigns = ButSigns<kAmpereElsewhere>::kWhole;
+constexpr std::string_view kAdaElsewhereButSigns = ButSigns<kAdaElsewhere>::kWhole;
+constexpr std::string_view kBlackwellElsewhereButSigns = ButSigns<kBlackwellElsewhere>::kWhole;
 constexpr std::string_view kHopperHere =
     "fp8lab-cuda on an H200: 2 x 10^8 outputs, all equal; CUDA 13.0";
 constexpr std::string_view kHopperBoth =
@@ -37,38 +54,45 @@ constexpr std::string_view kHalvesRows =
     "outputs, all equal";
 constexpr std::string_view kSeparate =
     "two HMMA and two additions in machine code of sm_90a (ptxas 12.4 to 12.6)";
-constexpr std::string_view kMmaSim = "MMA-Sim, arXiv 2511.10909";
+constexpr std::string_view kMmaSim =
+    "MMA-Sim, arXiv 2511.10909; mmasim 2.1.1 (October 2026), whose authors compare it with chips";
 constexpr std::string_view kTuring =
-    "MMA-Sim, arXiv 2511.10909 (the m16n8k8 shape; m8n8k4 uses 4 terms per step)";
-constexpr std::string_view kTuringHalf =
-    "MMA-Sim, arXiv 2511.10909; its lower limit is assumed to be Ampere's";
+    "MMA-Sim, arXiv 2511.10909, and mmasim 2.1.1: the m16n8k8 shape (m8n8k4 is Volta's unit)";
+constexpr std::string_view kMmaSimPairs =
+    "mmasim 2.1.1 (October 2026), whose authors compare it with chips: FP6 and FP4 have their own "
+    "smallest exponents";
 constexpr std::string_view kMxf8Source =
-    "MMA-Sim, arXiv 2511.10909: scales enter the exponents before the alignment";
-constexpr std::string_view kMxf4InMxf8 =
-    "as FP8 operands, with E2M1's stored exponents: 0.5 is subnormal (MMA-Sim fails on E2M1)";
-constexpr std::string_view kMxf6Source =
-    "as FP8 operands, with the stored exponents of FP6: not in any publication";
+    "MMA-Sim, arXiv 2511.10909, and mmasim 2.1.1: scales enter the exponents before the alignment";
+constexpr std::string_view kMxf8Pairs =
+    "mmasim 2.1.1 (October 2026), whose authors compare it with chips: scales enter the exponents "
+    "before the alignment; FP6 and FP4 have their own smallest exponents";
 constexpr std::string_view kMxf4Source =
-    "MMA-Sim, arXiv 2511.10909: 35 bits (a report from a B200, DeepGEMM issue 176, says 34 to 37)";
+    "MMA-Sim, arXiv 2511.10909, and mmasim 2.1.1: 35 bits (a report from a B200, DeepGEMM issue "
+    "176, says 34 to 37)";
+constexpr std::string_view kMxf4WideSource =
+    "MMA-Sim, arXiv 2511.10909, and mmasim 2.1.1: 35 bits (a report from a B200, DeepGEMM issue "
+    "176, says 34 to 37); UE4M3 per 32 is from MMA-Sim's release, mmasim 2.1.1 calls it invalid";
 constexpr std::string_view kCdna1Source =
-    "MMA-Sim's later state and the MATLAB models of Khattak and Mikaitis; MMA-Sim's release adds "
+    "mmasim 2.1.1 and the MATLAB models of Khattak and Mikaitis; MMA-Sim's first release adds "
     "pairs of products in binary32 instead";
-constexpr std::string_view kCdna2Source = "MMA-Sim, arXiv 2511.10909, both states";
+constexpr std::string_view kCdna2Source = "MMA-Sim, arXiv 2511.10909, and mmasim 2.1.1";
 constexpr std::string_view kCdna2OldBf16 =
-    "MMA-Sim, arXiv 2511.10909, both states: groups of 2 (the MATLAB models' code takes 4)";
+    "MMA-Sim, arXiv 2511.10909, and mmasim 2.1.1: groups of 2 (the MATLAB models' code takes 4)";
 constexpr std::string_view kCdna3Source =
-    "MMA-Sim's release and the MATLAB models: 31 bits in the second stage; MMA-Sim's later state "
-    "has 32, then 31";
+    "mmasim 2.1.1 (October 2026): 32 bits in the second stage, then 31; MMA-Sim's first release "
+    "and "
+    "the MATLAB models have 31 alone, which few rows tell";
 constexpr std::string_view kCdnaFloatSource =
-    "MMA-Sim, arXiv 2511.10909: one IEEE 754 fused multiply-add per term, in order";
+    "MMA-Sim, arXiv 2511.10909, and mmasim 2.1.1: one IEEE 754 fused multiply-add per term, in "
+    "order";
 
 /// The lowest exponent that units align to.
 /// Binary32 output: Hawkeye on A100 and H100, MMA-Sim and the MATLAB models agree.
 constexpr int kAmpereFloor = -132;
 constexpr int kHopperFloor = -133;
 constexpr int kWgmma8Floor = -139;
-constexpr int kMxf4Floor = -139;  // MMA-Sim's later state
-/// FP16 output, by the MATLAB models; MMA-Sim's are lower by one.
+constexpr int kMxf4Floor = -139;  // mmasim 2.1.1
+/// FP16 output: the MATLAB models and mmasim 2.1.1 agree.
 constexpr int kVoltaHalfFloor = -19;
 constexpr int kAmpereHalfFloor = -20;
 constexpr int kHopperHalfFloor = -21;
@@ -87,13 +111,6 @@ constexpr AccumulatorModel fused_to_half(int terms, int alignment,
   AccumulatorModel model = fused(terms, alignment, 10, min_alignment_exponent);
   model.rounding = RoundingMode::nearest_even;
   model.output_format = f16;
-  return model;
-}
-
-/// A unit whose sums that round to zero are +0. Not said where no sum of its products can be so
-/// small: of FP8 and FP16 with binary32 output, of E4M3 with FP16 output.
-constexpr AccumulatorModel positive_zero(AccumulatorModel model) {
-  model.zero_sign = ZeroSign::positive;
   return model;
 }
 
@@ -174,22 +191,23 @@ constexpr AccumulatorModel cdna(AccumulationKind kind, int terms) {
           .rounding = RoundingMode::nearest_even};
 }
 
+/// CDNA3's. 32 bits of the products' sum, then 31 of the sum with c: see units-from-literature.md.
+constexpr AccumulatorModel cdna3(AccumulationKind kind, int terms) {
+  AccumulatorModel model = cdna(kind, terms);
+  model.second_stage_fraction_bits = 32;
+  return model;
+}
+
 constexpr AccumulatorModel kCdna1Four = cdna(AccumulationKind::exact_dot_product, 4);
 constexpr AccumulatorModel kCdna1Two = cdna(AccumulationKind::exact_dot_product, 2);
 constexpr AccumulatorModel kCdna2Four = cdna(AccumulationKind::flushed_pairwise_sum, 4);
 constexpr AccumulatorModel kCdna2Two = cdna(AccumulationKind::flushed_pairwise_sum, 2);
-constexpr AccumulatorModel kCdna3Eight = cdna(AccumulationKind::two_stage_dot_product, 8);
-constexpr AccumulatorModel kCdna3Four = cdna(AccumulationKind::two_stage_dot_product, 4);
-constexpr AccumulatorModel kCdna3Fp8 = cdna(AccumulationKind::even_odd_dot_product, 16);
+constexpr AccumulatorModel kCdna3Eight = cdna3(AccumulationKind::two_stage_dot_product, 8);
+constexpr AccumulatorModel kCdna3Four = cdna3(AccumulationKind::two_stage_dot_product, 4);
+constexpr AccumulatorModel kCdna3Fp8 = cdna3(AccumulationKind::even_odd_dot_product, 16);
 constexpr AccumulatorModel kCdnaFloat = cdna(AccumulationKind::fused_multiply_add, 1);
 
 using enum Standing;
-
-/// An instruction of which no source says what it does.
-constexpr InstructionModel supposed(std::string_view name, FormatId a, FormatId b,
-                                    const AccumulatorModel& accumulator, std::string_view source) {
-  return {name, a, b, accumulator, assumed, source};
-}
 
 /// An instruction that is known from publications alone.
 constexpr InstructionModel literature(std::string_view name, FormatId a, FormatId b,
@@ -205,11 +223,40 @@ constexpr InstructionModel amd(std::string_view name, FormatId a, FormatId b,
   return model;
 }
 
-constexpr std::array kModels{
+constexpr auto kTcgenNames = pair_names("sm100.tcgen05.");
+constexpr auto kTcgenHalfNames = pair_names("sm100.tcgen05.", ".f16");
+constexpr auto kTcgenScaledNames = pair_names("sm100.tcgen05.mxf8f6f4.");
+constexpr auto kMmaNames = pair_names("sm120.mma.");
+constexpr auto kMmaHalfNames = pair_names("sm120.mma.", ".f16");
+constexpr auto kMmaScaledNames = pair_names("sm120.mma.mxf8f6f4.");
+
+/// One instruction a pair of formats. The first publication has those of FP8 alone.
+constexpr std::array<InstructionModel, kPairs> of_pairs(const std::array<PairName, kPairs>& names,
+                                                        const AccumulatorModel& accumulator,
+                                                        std::string_view of_fp8,
+                                                        std::string_view of_others) {
+  std::array<InstructionModel, kPairs> models{};
+  for (std::size_t i = 0; i < kPairs; ++i) {
+    const auto [a, b] = format_pair(i);
+    const bool fp8 = format(a).code_bits() == 8 && format(b).code_bits() == 8;
+    models[i] = literature(names[i].view(), a, b, accumulator, fp8 ? of_fp8 : of_others);
+  }
+  return models;
+}
+
+template <std::size_t... Sizes>
+constexpr auto joined(const std::array<InstructionModel, Sizes>&... parts) {
+  std::array<InstructionModel, (Sizes + ...)> all{};
+  auto to = all.begin();
+  ((to = std::copy(parts.begin(), parts.end(), to)), ...);
+  return all;
+}
+
+constexpr std::array kUpToBlackwellMma{
     InstructionModel{"sm70.mma.f16", f16, f16, kVolta16, measured, kRecorded, kVolta},
     InstructionModel{"sm70.mma.f16.f16", f16, f16, kVolta16Half, measured, kRecorded, kVoltaHalf},
     literature("sm75.mma.f16", f16, f16, kAmpere16, kTuring),
-    literature("sm75.mma.f16.f16", f16, f16, kAmpere16Half, kTuringHalf),
+    literature("sm75.mma.f16.f16", f16, f16, kAmpere16Half, kTuring),
     InstructionModel{"sm80.mma.f16", f16, f16, kAmpere16, measured, kRecorded, kAmpere},
     InstructionModel{"sm80.mma.f16.f16", f16, f16, kAmpere16Half, measured, kRecorded, kAmpereHalf},
     InstructionModel{"sm80.mma.bf16", bf16, bf16, kAmpere16, measured, kAmpereElsewhere},
@@ -227,31 +274,27 @@ constexpr std::array kModels{
     literature("sm89.mma.e4m3.e5m2.f16", e4m3fn, e5m2, kAda8Half),
     literature("sm89.mma.e5m2.e4m3.f16", e5m2, e4m3fn, kAda8Half),
     InstructionModel{"sm90.mma.f16", f16, f16, kHopper16, measured, kHopperBoth, kHopperF16},
-    InstructionModel{"sm90.mma.f16.f16", f16, f16, positive_zero(kHopper16Half), measured,
-                     kHopperBoth, kHopperF16Half},
-    InstructionModel{"sm90.mma.bf16", bf16, bf16, positive_zero(kHopper16), measured, kHopperBoth,
-                     kHopperBf16},
-    InstructionModel{"sm90.mma.tf32", tf32, tf32, positive_zero(kHopperTf32), measured, kHopperBoth,
+    InstructionModel{"sm90.mma.f16.f16", f16, f16, kHopper16Half, measured, kHopperBoth,
+                     kHopperF16Half},
+    InstructionModel{"sm90.mma.bf16", bf16, bf16, kHopper16, measured, kHopperBoth, kHopperBf16},
+    InstructionModel{"sm90.mma.tf32", tf32, tf32, kHopperTf32, measured, kHopperBoth,
                      kHopperRowsTf32},
     InstructionModel{"sm90.mma.e4m3", e4m3fn, e4m3fn, kHalves8, measured, kHalvesRows, kHopperE4m3},
     InstructionModel{"sm90.mma.e5m2", e5m2, e5m2, kHalves8, measured, kHalvesRows, kHopperE5m2},
     InstructionModel{"sm90.mma.e4m3.f16", e4m3fn, e4m3fn, kHalves8Half, measured, kHalvesRows,
                      kHopperE4m3Half},
-    InstructionModel{"sm90.mma.e5m2.f16", e5m2, e5m2, positive_zero(kHalves8Half), measured,
-                     kHalvesRows, kHopperE5m2Half},
+    InstructionModel{"sm90.mma.e5m2.f16", e5m2, e5m2, kHalves8Half, measured, kHalvesRows,
+                     kHopperE5m2Half},
     InstructionModel{"sm90.mma.e4m3.separate", e4m3fn, e4m3fn, kSeparate8, assumed, kSeparate},
     InstructionModel{"sm90.mma.e5m2.separate", e5m2, e5m2, kSeparate8, assumed, kSeparate},
     InstructionModel{"sm90.mma.e4m3.f16.separate", e4m3fn, e4m3fn, kSeparate8Half, assumed,
                      kSeparate},
-    InstructionModel{"sm90.mma.e5m2.f16.separate", e5m2, e5m2, positive_zero(kSeparate8Half),
-                     assumed, kSeparate},
+    InstructionModel{"sm90.mma.e5m2.f16.separate", e5m2, e5m2, kSeparate8Half, assumed, kSeparate},
     InstructionModel{"sm90.wgmma.f16", f16, f16, kHopper16, measured, kHopperHere, kWgmmaF16},
-    InstructionModel{"sm90.wgmma.f16.f16", f16, f16, positive_zero(kHopper16Half), measured,
-                     kHopperHere, kWgmmaF16Half},
-    InstructionModel{"sm90.wgmma.bf16", bf16, bf16, positive_zero(kHopper16), measured, kHopperHere,
-                     kWgmmaBf16},
-    InstructionModel{"sm90.wgmma.tf32", tf32, tf32, positive_zero(kHopperTf32), measured,
-                     kHopperHere, kWgmmaTf32},
+    InstructionModel{"sm90.wgmma.f16.f16", f16, f16, kHopper16Half, measured, kHopperHere,
+                     kWgmmaF16Half},
+    InstructionModel{"sm90.wgmma.bf16", bf16, bf16, kHopper16, measured, kHopperHere, kWgmmaBf16},
+    InstructionModel{"sm90.wgmma.tf32", tf32, tf32, kHopperTf32, measured, kHopperHere, kWgmmaTf32},
     InstructionModel{"sm90.wgmma.e4m3", e4m3fn, e4m3fn, kWgmma8, measured, kHopperBoth, kWgmmaE4m3},
     InstructionModel{"sm90.wgmma.e5m2", e5m2, e5m2, kWgmma8, measured, kHopperBoth, kWgmmaE5m2},
     InstructionModel{"sm90.wgmma.e4m3.e5m2", e4m3fn, e5m2, kWgmma8, measured, kHopperHere,
@@ -260,12 +303,12 @@ constexpr std::array kModels{
                      kWgmmaE5m2E4m3},
     InstructionModel{"sm90.wgmma.e4m3.f16", e4m3fn, e4m3fn, kWgmma8Half, measured, kHopperHere,
                      kWgmmaE4m3Half},
-    InstructionModel{"sm90.wgmma.e5m2.f16", e5m2, e5m2, positive_zero(kWgmma8Half), measured,
-                     kHopperHere, kWgmmaE5m2Half},
-    InstructionModel{"sm90.wgmma.e4m3.e5m2.f16", e4m3fn, e5m2, positive_zero(kWgmma8Half), measured,
-                     kHopperHere, kWgmmaE4m3E5m2Half},
-    InstructionModel{"sm90.wgmma.e5m2.e4m3.f16", e5m2, e4m3fn, positive_zero(kWgmma8Half), measured,
-                     kHopperHere, kWgmmaE5m2E4m3Half},
+    InstructionModel{"sm90.wgmma.e5m2.f16", e5m2, e5m2, kWgmma8Half, measured, kHopperHere,
+                     kWgmmaE5m2Half},
+    InstructionModel{"sm90.wgmma.e4m3.e5m2.f16", e4m3fn, e5m2, kWgmma8Half, measured, kHopperHere,
+                     kWgmmaE4m3E5m2Half},
+    InstructionModel{"sm90.wgmma.e5m2.e4m3.f16", e5m2, e4m3fn, kWgmma8Half, measured, kHopperHere,
+                     kWgmmaE5m2E4m3Half},
     InstructionModel{"sm100.mma.f16", f16, f16, kHopper16, measured, kBlackwellElsewhere},
     InstructionModel{"sm100.mma.f16.f16", f16, f16, kHopper16Half, measured, kBlackwellElsewhere},
     InstructionModel{"sm100.mma.bf16", bf16, bf16, kHopper16, measured, kBlackwellElsewhere},
@@ -276,50 +319,31 @@ constexpr std::array kModels{
     InstructionModel{"sm100.mma.e4m3.f16", e4m3fn, e4m3fn, kHalves8Half, measured,
                      kBlackwellElsewhere},
     InstructionModel{"sm100.mma.e5m2.f16", e5m2, e5m2, kHalves8Half, measured, kBlackwellElsewhere},
-    InstructionModel{"sm100.tcgen05.e4m3", e4m3fn, e4m3fn, kTcgen8, from_literature, kMmaSim},
-    InstructionModel{"sm100.tcgen05.e5m2", e5m2, e5m2, kTcgen8, from_literature, kMmaSim},
+};
+
+constexpr std::array kTcgen{
     literature("sm100.tcgen05.f16", f16, f16, kHopper16),
     literature("sm100.tcgen05.f16.f16", f16, f16, kHopper16Half),
     literature("sm100.tcgen05.bf16", bf16, bf16, kHopper16),
     literature("sm100.tcgen05.tf32", tf32, tf32, kHopperTf32),
-    literature("sm100.tcgen05.e4m3.f16", e4m3fn, e4m3fn, kTcgen8Half),
-    literature("sm100.tcgen05.e5m2.f16", e5m2, e5m2, kTcgen8Half),
-    literature("sm100.tcgen05.e4m3.e5m2", e4m3fn, e5m2, kTcgen8),
-    literature("sm100.tcgen05.e5m2.e4m3", e5m2, e4m3fn, kTcgen8),
-    literature("sm100.tcgen05.e4m3.e5m2.f16", e4m3fn, e5m2, kTcgen8Half),
-    literature("sm100.tcgen05.e5m2.e4m3.f16", e5m2, e4m3fn, kTcgen8Half),
-    literature("sm100.tcgen05.mxf8f6f4.e4m3", e4m3fn, e4m3fn, kMxf8f6f4, kMxf8Source),
-    literature("sm100.tcgen05.mxf8f6f4.e5m2", e5m2, e5m2, kMxf8f6f4, kMxf8Source),
-    literature("sm100.tcgen05.mxf8f6f4.e4m3.e5m2", e4m3fn, e5m2, kMxf8f6f4, kMxf8Source),
-    literature("sm100.tcgen05.mxf8f6f4.e5m2.e4m3", e5m2, e4m3fn, kMxf8f6f4, kMxf8Source),
-    supposed("sm100.tcgen05.mxf8f6f4.e2m1", e2m1, e2m1, kMxf8f6f4, kMxf4InMxf8),
-    supposed("sm100.tcgen05.mxf8f6f4.e4m3.e2m1", e4m3fn, e2m1, kMxf8f6f4, kMxf4InMxf8),
-    supposed("sm100.tcgen05.mxf8f6f4.e2m1.e4m3", e2m1, e4m3fn, kMxf8f6f4, kMxf4InMxf8),
-    supposed("sm100.tcgen05.mxf8f6f4.e2m3", e2m3, e2m3, kMxf8f6f4, kMxf6Source),
-    supposed("sm100.tcgen05.mxf8f6f4.e3m2", e3m2, e3m2, kMxf8f6f4, kMxf6Source),
+};
+
+constexpr std::array kScaledTcgen{
     literature("sm100.tcgen05.mxf4nvf4", e2m1, e2m1, kMxf4nvf4, kMxf4Source),
+};
+
+constexpr std::array kRtxBlackwell{
     literature("sm120.mma.f16", f16, f16, kHopper16),
     literature("sm120.mma.f16.f16", f16, f16, kHopper16Half),
     literature("sm120.mma.bf16", bf16, bf16, kHopper16),
     literature("sm120.mma.tf32", tf32, tf32, kHopperTf32),
-    literature("sm120.mma.e4m3", e4m3fn, e4m3fn, kTcgen8),
-    literature("sm120.mma.e5m2", e5m2, e5m2, kTcgen8),
-    literature("sm120.mma.e4m3.f16", e4m3fn, e4m3fn, kTcgen8Half),
-    literature("sm120.mma.e5m2.f16", e5m2, e5m2, kTcgen8Half),
-    literature("sm120.mma.e4m3.e5m2", e4m3fn, e5m2, kTcgen8),
-    literature("sm120.mma.e5m2.e4m3", e5m2, e4m3fn, kTcgen8),
-    literature("sm120.mma.e4m3.e5m2.f16", e4m3fn, e5m2, kTcgen8Half),
-    literature("sm120.mma.e5m2.e4m3.f16", e5m2, e4m3fn, kTcgen8Half),
-    literature("sm120.mma.mxf8f6f4.e4m3", e4m3fn, e4m3fn, kMxf8f6f4, kMxf8Source),
-    literature("sm120.mma.mxf8f6f4.e5m2", e5m2, e5m2, kMxf8f6f4, kMxf8Source),
-    literature("sm120.mma.mxf8f6f4.e4m3.e5m2", e4m3fn, e5m2, kMxf8f6f4, kMxf8Source),
-    literature("sm120.mma.mxf8f6f4.e5m2.e4m3", e5m2, e4m3fn, kMxf8f6f4, kMxf8Source),
-    supposed("sm120.mma.mxf8f6f4.e2m1", e2m1, e2m1, kMxf8f6f4, kMxf4InMxf8),
-    supposed("sm120.mma.mxf8f6f4.e4m3.e2m1", e4m3fn, e2m1, kMxf8f6f4, kMxf4InMxf8),
-    supposed("sm120.mma.mxf8f6f4.e2m1.e4m3", e2m1, e4m3fn, kMxf8f6f4, kMxf4InMxf8),
-    supposed("sm120.mma.mxf8f6f4.e2m3", e2m3, e2m3, kMxf8f6f4, kMxf6Source),
-    supposed("sm120.mma.mxf8f6f4.e3m2", e3m2, e3m2, kMxf8f6f4, kMxf6Source),
-    literature("sm120.mma.mxf4nvf4", e2m1, e2m1, kMxf4nvf4Wide, kMxf4Source),
+};
+
+constexpr std::array kScaledRtxBlackwell{
+    literature("sm120.mma.mxf4nvf4", e2m1, e2m1, kMxf4nvf4Wide, kMxf4WideSource),
+};
+
+constexpr std::array kOthers{
     amd("gfx908.mfma.f16", f16, f16, kCdna1Four, kCdna1Source),
     amd("gfx908.mfma.bf16", bf16, bf16, kCdna1Two, kCdna1Source),
     amd("gfx908.mfma.f32", f32, f32, kCdnaFloat, kCdnaFloatSource),
@@ -350,6 +374,48 @@ constexpr std::array kModels{
                      definition,
                      "naive-FP8 tutorial: products rounded to 3 bits, sums to 14 fraction bits"},
 };
+
+/// Whether a sum of the instruction's products can be so small that it rounds to zero, which asks
+/// for the sign of that zero.
+constexpr bool sums_round_to_zero(const InstructionModel& m) {
+  using enum AccumulationKind;
+  const AccumulationKind kind = m.accumulator.kind;
+  if (kind == scaled_dot_product || kind == scaled_group_dot_product) return true;
+  const auto lowest_bit = [](FormatId id) {
+    return format(id).min_exponent() - format(id).mantissa_bits;
+  };
+  const int smallest = lowest_bit(m.accumulator.output_format);
+  return lowest_bit(m.a_format) + lowest_bit(m.b_format) < smallest;
+}
+
+/// What is said of a measured unit whose recordings were compared as numbers.
+constexpr std::string_view with_zero_sign(std::string_view source) {
+  if (source == kRecorded) return kRecordedButSigns;
+  if (source == kAmpereElsewhere) return kAmpereElsewhereButSigns;
+  if (source == kAdaElsewhere) return kAdaElsewhereButSigns;
+  return source == kBlackwellElsewhere ? kBlackwellElsewhereButSigns : source;
+}
+
+/// Sums that round to zero are +0 in all units of NVIDIA: measured on an H200, and mmasim 2.1.1
+/// has it for the others. Not said where no sum can be so small.
+template <std::size_t Size>
+constexpr auto with_zero_signs(std::array<InstructionModel, Size> models) {
+  for (InstructionModel& m : models) {
+    const bool chip = m.vendor == Vendor::nvidia && m.standing != definition;
+    if (!chip || !sums_round_to_zero(m)) continue;
+    m.accumulator.zero_sign = ZeroSign::positive;
+    m.source = with_zero_sign(m.source);
+  }
+  return models;
+}
+
+constexpr auto kModels = with_zero_signs(joined(
+    kUpToBlackwellMma, kTcgen, of_pairs(kTcgenNames, kTcgen8, kMmaSim, kMmaSimPairs),
+    of_pairs(kTcgenHalfNames, kTcgen8Half, kMmaSim, kMmaSimPairs),
+    of_pairs(kTcgenScaledNames, kMxf8f6f4, kMxf8Source, kMxf8Pairs), kScaledTcgen, kRtxBlackwell,
+    of_pairs(kMmaNames, kTcgen8, kMmaSim, kMmaSimPairs),
+    of_pairs(kMmaHalfNames, kTcgen8Half, kMmaSim, kMmaSimPairs),
+    of_pairs(kMmaScaledNames, kMxf8f6f4, kMxf8Source, kMxf8Pairs), kScaledRtxBlackwell, kOthers));
 
 }  // namespace
 

@@ -77,7 +77,7 @@ class AccumulatorModel:
     halves_order: str = "chained"  #: for "fp16_halves": "chained", or "separate" (both from zero)
     second_stage_fraction_bits: int = 31  #: for the CDNA3 kinds: 31, or 32 and then 31
     takes_ue4m3_per_32: bool = False  #: for "scaled_group_dot_product": UE4M3 per 32, not only per 16
-    zero_sign: str = "kept"  #: of a sum that rounds to zero: "kept" or "positive" (Hopper)
+    zero_sign: str = "kept"  #: of a sum that rounds to zero: "kept" or "positive" (NVIDIA)
 
     @in_own_mode
     def definition(self, a_format: str = "e4m3fn", b_format: str | None = None) -> str:

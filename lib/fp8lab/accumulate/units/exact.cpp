@@ -14,11 +14,15 @@ float exact_sum(std::span<const Unpacked> a, std::span<const Unpacked> b, float 
   return round_to_float(sum.value(), 23, RoundingMode::nearest_even);
 }
 
-float exact_step(std::span<const Unpacked> a, std::span<const Unpacked> b, float c) {
+/// c + a . b, rounded once. `keeps_negative_zero`: if all terms are -0, their sum is too. Special
+/// values come first: a NaN or an infinity has the significand 0, as zeros have.
+float exact_step(std::span<const Unpacked> a, std::span<const Unpacked> b, float c,
+                 bool keeps_negative_zero) {
   Specials specials;
   specials.note_value(unpack_float(c));
   specials.note_products(a, b);
-  return specials.any() ? specials.result() : exact_sum(a, b, c);
+  if (specials.any()) return specials.result();
+  return keeps_negative_zero && all_negative_zeros(a, b, c) ? -0.0F : exact_sum(a, b, c);
 }
 
 void bound_step(const AccumulatorModel& model, std::span<const BoundedTerm> terms,
@@ -44,7 +48,7 @@ class ExactSum final : public AccumulatorUnit {
   [[nodiscard]] float dot_product(const AccumulatorModel& /*model*/, std::span<const Unpacked> a,
                                   std::span<const Unpacked> b, const BlockScales& /*scales*/,
                                   float c) const override {
-    return exact_step(a, b, c);
+    return exact_step(a, b, c, false);
   }
   void bound(const AccumulatorModel& model, std::span<const BoundedTerm> terms,
              BoundedSum& sum) const override {
@@ -70,8 +74,7 @@ class ExactDotProduct final : public AccumulatorUnit {
                                   float c) const override {
     for_steps(model, a, [&](auto step) {
       const auto first = static_cast<std::size_t>(step.data() - a.data());
-      const auto b_step = b.subspan(first, step.size());
-      c = all_negative_zeros(step, b_step, c) ? -0.0F : exact_step(step, b_step, c);
+      c = exact_step(step, b.subspan(first, step.size()), c, true);
     });
     return c;
   }

@@ -39,10 +39,10 @@ float fused_step(const AccumulatorModel& model, std::span<const Unpacked> a,
     sum += aligned_toward_zero(product(a[i], b[i]), unit_exponent);
 
   const Exact exact = exact_of(sum, unit_exponent);
-  const float rounded = model.output_format == FormatId::f16
+  return with_zero_sign(model,
+                        model.output_format == FormatId::f16
                             ? round_to_half(exact, model.rounding)
-                            : round_to_float(exact, model.output_fraction_bits, model.rounding);
-  return rounded == 0.0F && model.zero_sign == ZeroSign::positive ? 0.0F : rounded;
+                            : round_to_float(exact, model.output_fraction_bits, model.rounding));
 }
 
 class FusedDotProduct final : public AccumulatorUnit {
@@ -66,6 +66,10 @@ class FusedDotProduct final : public AccumulatorUnit {
 };
 
 }  // namespace
+
+float with_zero_sign(const AccumulatorModel& model, float rounded) {
+  return rounded == 0.0F && model.zero_sign == ZeroSign::positive ? 0.0F : rounded;
+}
 
 int fused_alignment(const AccumulatorModel& model, std::span<const Unpacked> a,
                     std::span<const Unpacked> b, float c) {

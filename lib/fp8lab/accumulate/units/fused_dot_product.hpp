@@ -9,6 +9,9 @@ namespace fp8lab::accumulate_detail {
 float fused_chain(const AccumulatorModel& model, std::span<const Unpacked> a,
                   std::span<const Unpacked> b, float c);
 
+/// A step's rounded sum, with the sign that the model gives to zeros.
+float with_zero_sign(const AccumulatorModel& model, float rounded);
+
 /// The exponent to which one step of finite products and a finite c aligns its terms, its lower
 /// limit included; kNoExponent where all of them are zero. The lowest bit that is kept has the
 /// exponent of this less `alignment_fraction_bits`.

@@ -1,6 +1,6 @@
 // mxf8f6f4 (tcgen05, and mma.block_scale of sm_120): the fused truncated dot product of products
-// whose exponents include those of the scales. From MMA-Sim; not measured here. That FP6 and FP4
-// operands bring their own stored exponents is *assumed*.
+// whose exponents include those of the scales. FP6 and FP4 operands bring their own stored
+// exponents. From MMA-Sim, and mmasim 2.1.1 for FP6 and FP4; not measured here.
 
 #include <algorithm>
 #include <cmath>
@@ -38,15 +38,16 @@ float step(const AccumulatorModel& model, std::span<const Unpacked> a, std::span
   const int unit = std::max(largest, model.min_alignment_exponent) - model.alignment_fraction_bits;
   Wide sum = aligned_toward_zero(c_term, unit);
   for (std::size_t i = 0; i < a.size(); ++i) sum += aligned_toward_zero(scaled_product(i), unit);
-  return round_to_float(exact_of(sum, unit), model.output_fraction_bits, model.rounding);
+  return with_zero_sign(
+      model, round_to_float(exact_of(sum, unit), model.output_fraction_bits, model.rounding));
 }
 
 class ScaledDotProduct final : public AccumulatorUnit {
  public:
   [[nodiscard]] std::vector<std::string_view> parameters(
       const AccumulatorModel& /*model*/) const override {
-    return {"terms", "alignment_fraction_bits", "output_fraction_bits", "rounding",
-            "min_alignment_exponent"};
+    return {"terms",    "alignment_fraction_bits", "output_fraction_bits",
+            "rounding", "min_alignment_exponent",  "zero_sign"};
   }
   [[nodiscard]] UnitTraits traits(const AccumulatorModel& model) const override {
     UnitTraits traits = fused_traits(model);

@@ -54,8 +54,13 @@ class ScaledGroupDotProduct final : public AccumulatorUnit {
  public:
   [[nodiscard]] std::vector<std::string_view> parameters(
       const AccumulatorModel& /*model*/) const override {
-    return {"terms",    "alignment_fraction_bits", "output_fraction_bits",
-            "rounding", "min_alignment_exponent",  "takes_ue4m3_per_32"};
+    return {"terms",
+            "alignment_fraction_bits",
+            "output_fraction_bits",
+            "rounding",
+            "min_alignment_exponent",
+            "zero_sign",
+            "takes_ue4m3_per_32"};
   }
   [[nodiscard]] UnitTraits traits(const AccumulatorModel& model) const override {
     UnitTraits traits = fused_traits(model);
@@ -125,7 +130,8 @@ class ScaledGroupDotProduct final : public AccumulatorUnit {
         std::max(largest, model.min_alignment_exponent) - model.alignment_fraction_bits;
     Wide sum = aligned_toward_zero(as_term(unpack_float(c)), unit);
     for (const Group& group : groups) sum += aligned(group, unit);
-    return round_to_float(exact_of(sum, unit), model.output_fraction_bits, model.rounding);
+    return with_zero_sign(
+        model, round_to_float(exact_of(sum, unit), model.output_fraction_bits, model.rounding));
   }
 };
 

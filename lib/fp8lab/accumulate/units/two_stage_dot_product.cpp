@@ -1,5 +1,5 @@
-// CDNA3 (MI300): MFMA of FP16, BF16 and XF32. From MMA-Sim and the MATLAB models of Khattak and
-// Mikaitis; not measured here.
+// CDNA3 (MI300): MFMA of FP16, BF16 and XF32. From mmasim 2.1.1 and the MATLAB models of Khattak
+// and Mikaitis; not measured here.
 
 #include "fp8lab/accumulate/units/two_stage.hpp"
 #include "fp8lab/accumulate/units/units.hpp"
