@@ -117,6 +117,22 @@ TEST_CASE("split-K: cut and order as they are named", "[product]") {
   CHECK(split(3, SplitCut::contiguous, SplitOrder::serial) == plus(plus(first, second), last));
 }
 
+TEST_CASE("split-K: pairs are of parts that have tiles", "[product]") {
+  // 6 tiles in 5 parts are 2 each in 3 parts: 1 + (2^-24 + 2^-24). Were all 5 paired, it would be
+  // (1 + 2^-24) + 2^-24 = 1.
+  const std::vector<std::uint16_t> a{0x3380, 0, 0x3f80, 0, 0x3380, 0};  // BF16
+  const std::vector<std::uint16_t> b(6, 0x3f80);
+  GemmOperands operands;
+  operands.a = view_of(ElementType::bf16, {1, 6}, std::span(a));
+  operands.b = view_of(ElementType::bf16, {1, 6}, std::span(b));
+  Product p = make_product(operands, {.model = "fp32"});
+  p.split = {.parts = 5, .tile = 1, .cut = SplitCut::contiguous, .order = SplitOrder::pairwise};
+  validate_split(p);
+  CHECK(compute(p) == std::vector<float>{0x1.000002p0F});
+  p.split.order = SplitOrder::serial;
+  CHECK(compute(p) == std::vector<float>{1.0F});
+}
+
 TEST_CASE("split-K: scales, C and samples as of a whole sum", "[product]") {
   for (const RandomProduct::Options& options :
        {RandomProduct::Options{.with_c = true},
