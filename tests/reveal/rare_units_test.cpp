@@ -33,7 +33,7 @@ TEST_CASE("reveal: AMD's units with a second stage", "[reveal]") {
     INFO(describe(found));
     CHECK(found.explained());
     CHECK(found.model == model);
-    CHECK_THAT(found.definition, contains("F=24,S=31,"));
+    CHECK_THAT(found.definition, contains("F=24,S=32,"));
   }
 }
 
