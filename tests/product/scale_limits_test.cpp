@@ -127,11 +127,12 @@ TEST_CASE("variants: codes are read as the other format of their own operand", "
                                   {Id::e5m2, Id::e4m3fn},
                                   {Id::e4m3fnuz, Id::e5m2fnuz},
                                   {Id::e5m2fnuz, Id::e4m3fnuz}})
-    CHECK(other_fp8_format(id) == other);
-  CHECK_FALSE(other_fp8_format(Id::bf16));
+    CHECK(other_format_of_width(id) == other);
+  CHECK_FALSE(other_format_of_width(Id::bf16));
   const RandomProduct random({.model = "sm90.wgmma.e4m3.e5m2"}, {.shape = {3, 5, 64}});
   const auto formats = [&](Side side) {
-    const std::optional<Product> wrong = with_codes_read_as(random.product, side, other_fp8_format);
+    const std::optional<Product> wrong =
+        with_codes_read_as(random.product, side, other_format_of_width);
     REQUIRE(wrong);
     return std::pair{wrong->problem.a.format, wrong->problem.b.format};
   };

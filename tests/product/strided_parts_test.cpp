@@ -163,13 +163,13 @@ TEST_CASE("codes are read in another format if each operand that is asked for ha
       FormatId::e5m2, FormatId::e4m3fn, FormatId::e5m2fnuz, FormatId::e4m3fnuz, std::nullopt};
   const StridedPair pair(FormatId::e4m3fn, false, false, 0, 5);
   for (std::size_t i = 0; i < 5; ++i) {
-    CHECK(other_fp8_format(kCodeFormats[i]) == others[i]);
+    CHECK(other_format_of_width(kCodeFormats[i]) == others[i]);
     for (std::size_t j = 0; j < 5; ++j)
       for (const Side side : {Side::a, Side::b, Side::both}) {
         Product product = pair.product;
         product.problem.a.format = kCodeFormats[i];
         product.problem.b.format = kCodeFormats[j];
-        const std::optional<Product> got = with_codes_read_as(product, side, other_fp8_format);
+        const std::optional<Product> got = with_codes_read_as(product, side, other_format_of_width);
         const bool of_a = side != Side::b;
         const bool of_b = side != Side::a;
         INFO(fmt::format("{} and {}, of A {}, of B {}", format(kCodeFormats[i]).name,

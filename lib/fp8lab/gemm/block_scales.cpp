@@ -15,15 +15,22 @@
 namespace fp8lab {
 namespace {
 
-/// How the scales of a problem are coded; those of one operand alone, or those of both, which must
-/// be alike.
+/// How the instruction reads the scales of a problem: those of one operand alone, or those of both,
+/// which must be alike.
 struct Coding {
   std::int64_t block = 0;
   FormatId format = FormatId::e8m0fnu;
   friend bool operator==(const Coding&, const Coding&) = default;
 };
 
+constexpr std::int64_t kE8m0Block = 32;
+
+/// Wider tiles of E8M0 codes give each block of 32 terms in them the same scale, as DeepGEMM's
+/// 1x128 tiles do.
 Coding coding_of(const InverseScales& scales) {
+  const bool wide = scales.format == FormatId::e8m0fnu && scales.k_block > kE8m0Block &&
+                    scales.k_block % kE8m0Block == 0;
+  if (wide) return {kE8m0Block, scales.format};
   if (scales.format != FormatId::f32) return {scales.k_block, scales.format};
   return {scales.k_block, scales.k_block == 16 ? FormatId::e4m3fn : FormatId::e8m0fnu};
 }
@@ -33,6 +40,7 @@ std::optional<Coding> unit_coding(const GemmProblem& p) {
   std::optional<Coding> found;
   for (const InverseScales* scales : {&p.a_scales, &p.b_scales}) {
     if (scales->empty()) continue;
+    if (scales->after_instruction) return std::nullopt;
     const Coding coding = coding_of(*scales);
     const bool fits =
         (coding.block == 16 || coding.block == 32) &&
@@ -80,18 +88,20 @@ std::vector<std::uint32_t> codes_of(const InverseScales& scales, const CodeMatri
     return std::vector(static_cast<std::size_t>(m.rows * blocks), known.of(1.0F).value());
   std::vector<std::uint32_t> codes;
   codes.reserve(static_cast<std::size_t>(m.rows * blocks));
+  const std::int64_t repeats = scales.k_block / coding.block;
+  const std::int64_t tiles = ceil_divide(m.k, scales.k_block);
   for (std::int64_t row = 0; row < m.rows; ++row) {
-    const auto begin = static_cast<std::size_t>(row / scales.row_block * blocks);
-    for (const float scale : scales.values.subspan(begin, static_cast<std::size_t>(blocks))) {
+    const auto begin = static_cast<std::size_t>(row / scales.row_block * tiles);
+    for (const float scale : scales.values.subspan(begin, static_cast<std::size_t>(tiles))) {
       const std::optional<std::uint32_t> code = known.of(scale);
+      const std::int64_t block = std::ssize(codes) - row * blocks;
       if (!code)
         throw Error(
             name,
             fmt::format("values of {}, the scale format of the instruction",
                         coding.format == FormatId::e4m3fn ? "UE4M3" : format(coding.format).name),
-            fmt::format("{} (row {}, term {})", scale, row,
-                        (std::ssize(codes) - row * blocks) * coding.block));
-      codes.push_back(*code);
+            fmt::format("{} (row {}, term {})", scale, row, block * coding.block));
+      codes.insert(codes.end(), static_cast<std::size_t>(std::min(repeats, blocks - block)), *code);
     }
   }
   return codes;

@@ -4,7 +4,6 @@
 #include <cstddef>
 #include <vector>
 
-#include "fp8lab/accumulate/unit.hpp"
 #include "fp8lab/core/parallel.hpp"
 #include "fp8lab/gemm/block_scales.hpp"
 #include "fp8lab/gemm/reference.hpp"
@@ -30,11 +29,13 @@ void for_outputs(const GemmProblem& p, std::span<float> d, int threads, const Ch
 InverseScales scales_from(const InverseScales& scales, const CodeMatrix& m, std::int64_t begin,
                           std::int64_t k_block, std::vector<float>& values) {
   const ScaleLookup lookup(scales, m);
-  if (!lookup.varies_along_k())
-    return {scales.values, scales.row_block, 0, scales.format, scales.tensor_scale};
+  if (!lookup.varies_along_k()) return scales.in_tiles(scales.values, scales.row_block, 0);
   for (std::int64_t row = 0; row < m.rows; row += scales.row_block)
     for (std::int64_t k = begin; k < m.k; k += k_block) values.push_back(lookup.at(row, k));
-  return {values, scales.row_block, k_block};
+  InverseScales later = scales.in_tiles(values, scales.row_block, k_block);
+  later.tensor_scale = 1.0F;  // in the values
+  later.after_instruction = true;
+  return later;
 }
 
 void drop_scales(GemmProblem& p) { p.a_scales = p.b_scales = {}; }
@@ -59,14 +60,6 @@ void add_later_intervals(const GemmProblem& p, std::span<float> d, Target target
   }
   tail.c_enters = passing_place(tail);
   gemm_with_target(tail, d, target, threads);
-}
-
-/// Whether scales in tiles of one promotion interval, as `begin_with_c` cuts them, would be taken
-/// for the instruction's own.
-bool cuts_to_unit_scales(const GemmProblem& p) {
-  constexpr std::int64_t kLongestUnitBlock = 32;
-  return traits_of(p.model).takes_scales && scaled_in_blocks(p) &&
-         p.promotion_interval <= kLongestUnitBlock;
 }
 
 /// C is the instruction's own c: of the first interval, which is computed apart.
@@ -123,8 +116,7 @@ std::string_view gemm_with_c(const GemmProblem& problem, std::span<float> d, Tar
                              int threads) {
   if (c_placement(problem) != CPlacement::accumulator)
     return end_with_c(problem, d, target, threads);
-  if (!applies_scales(problem) && !cuts_to_unit_scales(problem))
-    return begin_with_c(problem, d, target, threads);
+  if (!applies_scales(problem)) return begin_with_c(problem, d, target, threads);
   gemm_reference(problem, d, threads);
   return kMethodOfReference;
 }

@@ -50,8 +50,22 @@ struct InverseScales {
   /// `scale_order`, as alpha does in a library call. Otherwise every scale is first multiplied by
   /// the tensor scale and rounded to nearest even.
   float tensor_scale = 1.0F;
+  /// FP32 arithmetic after the instruction applies them, whatever their tiles are.
+  bool after_instruction = false;
 
   [[nodiscard]] bool empty() const { return values.empty(); }
+  /// Scales like these for other tiles. Narrower tiles than these do not make them scales that an
+  /// instruction applies, unless they are E8M0 codes, which it takes in wider tiles too.
+  [[nodiscard]] InverseScales in_tiles(std::span<const float> of, std::int64_t rows,
+                                       std::int64_t terms) const {
+    InverseScales other = *this;
+    other.values = of;
+    other.row_block = rows;
+    other.k_block = terms;
+    const bool narrower = terms < k_block && format != FormatId::e8m0fnu;
+    other.after_instruction |= terms != 0 && (k_block == 0 || narrower);
+    return other;
+  }
 };
 
 /// The order in which FP32 arithmetic applies the scales of a promoted partial sum.
@@ -102,9 +116,10 @@ CPlacement find_c_placement(std::string_view name);
 /// kCanonicalNan. `dot_product` has the rules for special values and subnormals.
 ///
 /// A block-scaled instruction (mxf8f6f4, mxf4nvf4) itself applies scales of blocks of 32 or 16
-/// terms. These scales enter its alignment and need no promotion, so the paragraph above does not
-/// hold for them. Each must be a value of its format; without block scales they are 1. All other
-/// scales are applied after the instruction, as for other instructions.
+/// terms, and E8M0 scales of wider tiles block by block (tiles of 128 in DeepGEMM). These scales
+/// enter its alignment and need no promotion, so the paragraph above does not hold for them. Each
+/// must be a value of its format; without block scales they are 1. All other scales are applied
+/// after the instruction, as for other instructions.
 struct GemmProblem {
   AccumulatorModel model;
   CodeMatrix a;

@@ -204,7 +204,7 @@ std::vector<float> sums_of(const Product& product, const Accumulation& accumulat
   changed.split.parts = accumulation.split_k;
   if (accumulation.split_k > 1) changed.split.tile = split_tile(changed);
   if (scaled_after_sum(changed.problem)) {
-    drop_scales(changed);
+    drop_outer_scales(changed);
     if (enters_at(changed.problem, CPlacement::epilogue)) {
       changed.problem.c = nullptr;
       changed.problem.c_enters = CPlacement::unnamed;

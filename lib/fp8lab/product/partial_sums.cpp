@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "fp8lab/core/float_environment.hpp"
+#include "fp8lab/gemm/block_scales.hpp"
 #include "fp8lab/gemm/c_placement.hpp"
 #include "fp8lab/gemm/scaling.hpp"
 
@@ -15,8 +16,7 @@ void refine_scales(InverseScales& scales, const CodeMatrix& m, std::int64_t k_bl
   std::vector<float> values;
   for (std::int64_t row = 0; row < m.rows; row += scales.row_block)
     for (std::int64_t k = 0; k < m.k; k += k_block) values.push_back(lookup.at(row, k));
-  scales = {product.keep(std::move(values)), scales.row_block, k_block, scales.format,
-            scales.tensor_scale};
+  scales = scales.in_tiles(product.keep(std::move(values)), scales.row_block, k_block);
 }
 
 bool enters_at(const GemmProblem& p, CPlacement place) {
@@ -32,8 +32,9 @@ void begin_with_c(Product& part, const GemmProblem& whole) {
     part.problem.c_enters = gemm_detail::passing_place(part.problem);
 }
 
-void scale_sums(const GemmProblem& p, std::vector<float>& sums) {
+void scale_sums(const GemmProblem& problem, std::vector<float>& sums) {
   const FloatEnvironment environment;
+  const GemmProblem p = gemm_detail::without_unit_scales(problem);
   const bool c_last = enters_at(p, CPlacement::epilogue);
   const bool scaled_last = scaled_as_a_whole(p);
   if (!c_last && !scaled_last) return;
@@ -49,9 +50,11 @@ void scale_sums(const GemmProblem& p, std::vector<float>& sums) {
     }
 }
 
-void drop_scales(Product& product) {
-  product.problem.a_scales = {};
-  product.problem.b_scales = {};
+void drop_outer_scales(Product& product) {
+  GemmProblem& p = product.problem;
+  const bool inside = applies_scales(p);
+  p.a_scales = inside ? block_level(p.a_scales) : InverseScales{};
+  p.b_scales = inside ? block_level(p.b_scales) : InverseScales{};
 }
 
 }  // namespace fp8lab

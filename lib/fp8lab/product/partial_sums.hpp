@@ -14,8 +14,9 @@ bool enters_at(const GemmProblem& problem, CPlacement place);
 void refine_scales(InverseScales& scales, const CodeMatrix& m, std::int64_t k_block,
                    Product& product);
 
-/// Removes the scales of both operands.
-void drop_scales(Product& product);
+/// Removes the scales that are applied after the sum. Those that the instruction itself applies
+/// stay, without their second level.
+void drop_outer_scales(Product& product);
 
 /// Adds C to the part that begins the sum of a product, if C enters there.
 void begin_with_c(Product& part, const GemmProblem& whole);

@@ -99,7 +99,7 @@ std::vector<Product> split_parts(const Product& product) {
   whole.epilogue = {};
   GemmProblem& p = whole.problem;
   const bool in_blocks = scaled_in_blocks(p);
-  if (!in_blocks) drop_scales(whole);
+  if (!in_blocks) drop_outer_scales(whole);
   p.c = nullptr;
   p.c_enters = CPlacement::unnamed;
   const std::int64_t tile = split_tile(product);

@@ -22,7 +22,7 @@ InverseScales take_scales(const InverseScales& scales, const CodeMatrix& m,
   std::vector<float> values;
   for (const std::int64_t row : rows)
     for (std::int64_t k = 0; k < m.k; k += k_block) values.push_back(lookup.at(row, k));
-  return {product.keep(std::move(values)), 1, k_block, scales.format, scales.tensor_scale};
+  return scales.in_tiles(product.keep(std::move(values)), 1, k_block);
 }
 
 std::span<const float> take_values(std::span<const float> values,
@@ -63,8 +63,7 @@ InverseScales take_scales_k(const InverseScales& scales, const CodeMatrix& m, st
   std::vector<float> values;
   for (std::int64_t row = 0; row < m.rows; row += scales.row_block)
     for (std::int64_t k = begin; k < end; k += scales.k_block) values.push_back(lookup.at(row, k));
-  return {product.keep(std::move(values)), scales.row_block, scales.k_block, scales.format,
-          scales.tensor_scale};
+  return scales.in_tiles(product.keep(std::move(values)), scales.row_block, scales.k_block);
 }
 
 void narrow_k(CodeMatrix& m, std::int64_t begin, std::int64_t end) {
@@ -95,6 +94,7 @@ Product take(const Product& product, const Sample& sample) {
   Product result = product;
   result.a_original = result.b_original = nullptr;
   result.a_cast = result.b_cast = nullptr;
+  result.signed_scales_a = result.signed_scales_b = {};
   const std::vector<std::int64_t> columns = product.rows_of_b(sample.columns);
   GemmProblem& q = result.problem;
   q.a = take_codes(p.a, sample.rows, result);

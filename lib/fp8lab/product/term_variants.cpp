@@ -7,7 +7,9 @@
 #include <numeric>
 
 #include "fp8lab/cast/cast.hpp"
+#include "fp8lab/gemm/block_scales.hpp"
 #include "fp8lab/gemm/scaling.hpp"
+#include "fp8lab/product/partial_sums.hpp"
 #include "fp8lab/scaling/quantize.hpp"
 
 namespace fp8lab {
@@ -106,11 +108,13 @@ InverseScales from_blocks(const InverseScales& scales, const CodeMatrix& m, std:
     same.k_block = 0;
     return same;
   }
+  const std::int64_t step = std::min(block, scales.k_block);
   std::vector<float> values;
   for (std::int64_t row = 0; row < m.rows; row += scales.row_block)
-    for (const std::int64_t source : sources) values.push_back(lookup.at(row, source * block));
-  return {product.keep(std::move(values)), scales.row_block, block, scales.format,
-          scales.tensor_scale};
+    for (const std::int64_t source : sources)
+      for (std::int64_t k = source * block; k < end_of_block(source, block, m.k); k += step)
+        values.push_back(lookup.at(row, k));
+  return scales.in_tiles(product.keep(std::move(values)), scales.row_block, step);
 }
 
 float rounded_to(const std::optional<FormatId>& id, float x) {
@@ -122,8 +126,7 @@ float rounded_to(const std::optional<FormatId>& id, float x) {
 /// The sums of [begin, end) alone, without scales; C only in the accumulator of the first ones.
 std::vector<float> sums_of(const Product& product, std::int64_t begin, std::int64_t end) {
   Product part = product;
-  part.problem.a_scales = {};
-  part.problem.b_scales = {};
+  drop_outer_scales(part);
   part = take_k(part, begin, end);
   part.problem.promotion_interval = 0;
   const GemmProblem& p = product.problem;
@@ -136,8 +139,12 @@ std::vector<float> sums_of(const Product& product, std::int64_t begin, std::int6
 
 }  // namespace
 
-std::optional<FormatId> other_fp8_format(FormatId id) {
+std::optional<FormatId> other_format_of_width(FormatId id) {
   switch (id) {
+    case FormatId::e2m3:
+      return FormatId::e3m2;
+    case FormatId::e3m2:
+      return FormatId::e2m3;
     case FormatId::e4m3fn:
       return FormatId::e5m2;
     case FormatId::e5m2:
@@ -170,6 +177,23 @@ Product take_with_moved_terms(const Product& product, const Sample& sample, Side
   if (side != Side::b) p.a = moved(product.problem.a, sample.rows, by, result);
   if (side != Side::a)
     p.b = moved(product.problem.b, product.rows_of_b(sample.columns), by, result);
+  return result;
+}
+
+std::optional<Product> take_with_exchanged_nibbles(const Product& product, const Sample& sample,
+                                                   Side side) {
+  Product result = take(product, sample);
+  bool any = false;
+  const auto exchange = [&](CodeMatrix& m) {
+    if (format(m.format).code_bits() != 4) return;
+    any = true;
+    m = made_of(m.format, m.rows, m.k, result, [from = m](std::int64_t row, std::int64_t k) {
+      return word_at(from, row, (k ^ 1) < from.k ? k ^ 1 : k);
+    });
+  };
+  if (side != Side::b) exchange(result.problem.a);
+  if (side != Side::a) exchange(result.problem.b);
+  if (!any) return std::nullopt;
   return result;
 }
 
@@ -210,9 +234,10 @@ std::optional<std::vector<float>> compute_in_intervals(const Product& product,
   const GemmProblem& p = product.problem;
   if (how.interval <= 0 || how.interval % p.model.terms != 0 || product.split.parts > 1)
     return std::nullopt;
-  const ScaleLookup a(p.a_scales, p.a);
-  const ScaleLookup b(p.b_scales, p.b);
-  const bool in_blocks = scaled_in_blocks(p);
+  const GemmProblem outer = gemm_detail::without_unit_scales(p);
+  const ScaleLookup a(outer.a_scales, p.a);
+  const ScaleLookup b(outer.b_scales, p.b);
+  const bool in_blocks = scaled_in_blocks(outer);
   const auto c = [&](CPlacement place, std::int64_t at) {
     return p.c != nullptr && c_placement(p) == place ? p.c[at] : 0.0F;
   };
@@ -232,7 +257,7 @@ std::optional<std::vector<float>> compute_in_intervals(const Product& product,
       sums[i] = rounded_to(how.rounded, sum);
     }
   }
-  const bool scaled_last = !in_blocks && (!p.a_scales.empty() || !p.b_scales.empty());
+  const bool scaled_last = scaled_as_a_whole(outer);
   for (std::size_t i = 0; i < sums.size(); ++i) {
     const auto at = static_cast<std::int64_t>(i);
     const float last = c(CPlacement::epilogue, at);

@@ -10,8 +10,9 @@
 
 namespace fp8lab {
 
-/// E5M2 for E4M3 and the reverse, OCP or FNUZ.
-std::optional<FormatId> other_fp8_format(FormatId format);
+/// The other format of the same width: E5M2 for E4M3, E3M2 for E2M3, and the reverse, OCP or FNUZ.
+/// Nothing if there is none.
+std::optional<FormatId> other_format_of_width(FormatId format);
 
 /// The codes of one or both operands read in the format that `as` returns for theirs. Nothing if it
 /// returns nothing.
@@ -22,6 +23,11 @@ std::optional<Product> with_codes_read_as(const Product& product, Side side,
 /// reads the next row, and beyond the matrix zeros.
 Product take_with_moved_terms(const Product& product, const Sample& sample, Side side,
                               std::int64_t by);
+
+/// The sampled product with the two codes of each byte exchanged: term k read at k xor 1. Nothing
+/// for formats of other widths than 4 bits.
+std::optional<Product> take_with_exchanged_nibbles(const Product& product, const Sample& sample,
+                                                   Side side);
 
 /// A cast of a number to a code of the format. The number is an element times its scale, or divided
 /// by the inverse scale.

@@ -7,6 +7,7 @@
 
 #include "fp8lab/accumulate/unit.hpp"
 #include "fp8lab/core/float_environment.hpp"
+#include "fp8lab/gemm/block_scales.hpp"
 #include "fp8lab/gemm/c_placement.hpp"
 #include "fp8lab/gemm/scaling.hpp"
 #include "fp8lab/product/partial_sums.hpp"
@@ -55,7 +56,7 @@ InverseScales borrowed(const InverseScales& from, const CodeMatrix& owner, const
   for (std::int64_t row = 0; row < to.rows; ++row)
     for (std::int64_t k = 0; k < to.k; k += k_block)
       values.push_back(lookup.at(row % owner.rows, k));
-  return {product.keep(std::move(values)), 1, k_block, from.format, from.tensor_scale};
+  return from.in_tiles(product.keep(std::move(values)), 1, k_block);
 }
 
 /// A grid [rows, columns] whose values are read down the columns.
@@ -210,14 +211,17 @@ std::optional<std::vector<float>> compute_missing_promotion(const Product& produ
   GemmProblem& p = refined.problem;
   const std::int64_t interval = p.promotion_interval;
   if (interval == 0 || p.a.k <= interval || product.split.parts > 1) return std::nullopt;
-  const bool in_blocks = scaled_in_blocks(p);
-  refine_scales(p.a_scales, p.a, interval, refined);
-  refine_scales(p.b_scales, p.b, interval, refined);
+  const bool inside = applies_scales(p);
+  const bool in_blocks = !inside && scaled_in_blocks(p);
+  if (!inside) {
+    refine_scales(p.a_scales, p.a, interval, refined);
+    refine_scales(p.b_scales, p.b, interval, refined);
+  }
   const std::int64_t head_end = std::min(2 * interval, p.a.k);
 
   Product head = take_k(refined, 0, head_end);
   head.problem.promotion_interval = 0;
-  drop_scales(head);
+  drop_outer_scales(head);
   if (enters_at(p, CPlacement::accumulator)) begin_with_c(head, p);
   std::vector<float> sums = compute(head);
   const ScaleLookup a(p.a_scales, p.a);
@@ -234,9 +238,10 @@ std::optional<std::vector<float>> compute_missing_promotion(const Product& produ
     }
   if (head_end < p.a.k) {
     Product tail = take_k(refined, head_end, p.a.k);
-    if (!in_blocks) drop_scales(tail);
+    if (!in_blocks) drop_outer_scales(tail);
     tail.problem.c = sums.data();
-    tail.problem.c_enters = gemm_detail::passing_place(tail.problem);
+    tail.problem.c_enters =
+        gemm_detail::passing_place(gemm_detail::without_unit_scales(tail.problem));
     sums = compute(tail);
   }
   scale_sums(p, sums);
@@ -244,6 +249,7 @@ std::optional<std::vector<float>> compute_missing_promotion(const Product& produ
 }
 
 std::optional<std::vector<float>> compute_split_k(const Product& product, int parts, int threads) {
+  if (applies_scales(product.problem)) return std::nullopt;
   Product split = product;
   split.split = {.parts = parts, .tile = split_tile(product)};
   const std::int64_t tiles = (product.problem.a.k + split.split.tile - 1) / split.split.tile;
