@@ -169,6 +169,8 @@ TEST_CASE("library calls: the splits and formats of others are refused, word for
       GemmOperands operands;
       operands.a = test::codes({3, 512});
       operands.b = test::codes({4, 512});
+      operands.a.type = operands.b.type =
+          element_type_of(find_instruction_model(own.model).a_format);
       GemmSpec spec;
       spec.split = {.parts = 2, .tile = tile, .cut = cut, .order = order};
       std::int64_t got = 0;

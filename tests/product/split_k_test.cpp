@@ -179,13 +179,14 @@ TEST_CASE("calls: a name is the options that it stands for", "[product]") {
     CHECK(!call.source.empty());
     CHECK((call.split_tile > 0) == !call.splits.empty());
     GemmOperands operands;
-    operands.a.type = ElementType::e4m3fn;
-    operands.b.type = ElementType::e5m2;
+    const bool fp4 = model.a_format == FormatId::e2m1;
+    operands.a.type = fp4 ? ElementType::e2m1 : ElementType::e4m3fn;
+    operands.b.type = fp4 ? ElementType::e2m1 : ElementType::e5m2;
     const GemmSpec spec = with_call(call, operands, {});
     CHECK(spec.promotion_interval == call.promotion_interval);
     const InstructionModel& mixed = find_instruction_model(spec.model);
-    CHECK(mixed.a_format == FormatId::e4m3fn);
-    CHECK(mixed.b_format == FormatId::e5m2);
+    CHECK(element_type_of(mixed.a_format) == operands.a.type);
+    CHECK(element_type_of(mixed.b_format) == operands.b.type);
     CHECK(mixed.accumulator == model.accumulator);
   }
   const LibraryCall& fast = find_library_call("cublaslt.h100.fast");

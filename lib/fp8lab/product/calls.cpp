@@ -8,6 +8,7 @@
 
 #include "fp8lab/core/argument.hpp"
 #include "fp8lab/core/error.hpp"
+#include "fp8lab/scaling/presets.hpp"
 
 namespace fp8lab {
 namespace {
@@ -40,6 +41,23 @@ constexpr std::string_view kDeepGemm =
     "nvcc contracts it to an FMA is assumed";
 constexpr std::string_view kDeepGemmBoth =
     "DeepGEMM, sm90_fp8_gemm_1d1d.cuh: the same with 1x128 scales of both operands";
+constexpr std::string_view kDeepGemmBlackwell =
+    "DeepGEMM 54e2261, sm100_fp8_fp4_gemm_1d1d.cuh: tcgen05.mma kind::mxf8f6f4, one chain of all K "
+    "in steps of 32 terms; E8M0 scales of 32 or 128 terms, for each operand, enter the instruction";
+constexpr std::string_view kCutlassMx =
+    "CUTLASS 7107b05, example 72c: OpClassBlockScaledTensorOp, one chain of all K; its epilogue as "
+    "on sm_90; the bits of the instruction are from literature";
+constexpr std::string_view kCutlassNvfp4 =
+    "CUTLASS 7107b05, examples 72a and 72b: nv_float4_t, one chain of all K; its epilogue as on "
+    "sm_90; the bits of the instruction are from literature";
+constexpr std::string_view kLtMx =
+    "cuBLASLt, CUBLASLT_MATMUL_MATRIX_SCALE_VEC32_UE8M0; that a call is one chain is assumed";
+constexpr std::string_view kLtNvfp4 =
+    "cuBLASLt, CUBLASLT_MATMUL_MATRIX_SCALE_VEC16_UE4M3, tensor scales as alpha; that a call is "
+    "one chain is assumed";
+constexpr std::string_view kTritonScaled =
+    "Triton, tl.dot_scaled on capability 100: tcgen05.mma kind::mxf8f6f4; that a call is one chain "
+    "is assumed";
 constexpr std::string_view kCutlassFast =
     "CUTLASS, KernelTmaWarpSpecialized...FP8FastAccum: one chain of all K; its epilogue from "
     "epilogue/fusion/sm90_callbacks_tma_warpspecialized.hpp";
@@ -192,6 +210,78 @@ constexpr std::array kCalls{
                 kNoEpilogue,
                 from_literature,
                 kTritonBlock},
+    LibraryCall{"deepgemm.b200",
+                "sm100.tcgen05.mxf8f6f4.e4m3",
+                0,
+                product_then_fma,
+                product_then_fma,
+                "1x32 or 1x128 E8M0, B also 128x128",
+                FormatId::bf16,
+                0,
+                {},
+                kNoEpilogue,
+                from_literature,
+                kDeepGemmBlackwell},
+    LibraryCall{"cutlass.b200.mxfp8",
+                "sm100.tcgen05.mxf8f6f4.e4m3",
+                0,
+                product_then_fma,
+                product_then_fma,
+                "1x32 E8M0",
+                FormatId::bf16,
+                0,
+                {},
+                kCutlassEpilogue,
+                from_literature,
+                kCutlassMx},
+    LibraryCall{"cutlass.b200.nvfp4",
+                "sm100.tcgen05.mxf4nvf4",
+                0,
+                product_then_fma,
+                product_then_fma,
+                "1x16 UE4M3",
+                FormatId::bf16,
+                0,
+                {},
+                kCutlassEpilogue,
+                from_literature,
+                kCutlassNvfp4},
+    LibraryCall{"cublaslt.b200.mxfp8",
+                "sm100.tcgen05.mxf8f6f4.e4m3",
+                0,
+                product_then_fma,
+                product_then_fma,
+                "1x32 E8M0",
+                FormatId::bf16,
+                0,
+                {},
+                kLtEpilogue,
+                assumed,
+                kLtMx},
+    LibraryCall{"cublaslt.b200.nvfp4",
+                "sm100.tcgen05.mxf4nvf4",
+                0,
+                product_then_fma,
+                product_then_fma,
+                "1x16 UE4M3",
+                FormatId::bf16,
+                0,
+                {},
+                kLtEpilogue,
+                assumed,
+                kLtNvfp4},
+    LibraryCall{"triton.dot_scaled.blackwell",
+                "sm100.tcgen05.mxf8f6f4.e4m3",
+                0,
+                product_then_fma,
+                product_then_fma,
+                "1x32 E8M0",
+                FormatId::f32,
+                0,
+                {},
+                kNoEpilogue,
+                assumed,
+                kTritonScaled},
     LibraryCall{"transformer-engine.h100.fprop", "sm90.wgmma.e4m3", 0, product_then_fma,
                 product_then_fma, "one", FormatId::bf16, 128, kContiguous, kLtEpilogue,
                 from_literature, kTeFast},
@@ -213,10 +303,12 @@ bool one_a_row(const std::optional<TensorView>& scales, ScaleLayout layout,
   return layout == ScaleLayout::row_major && grid[1] == 1;
 }
 
-FormatId format_for(ElementType type) {
+/// The format of an operand's codes. Floats have the one that the recipe gives them, or the call's.
+FormatId format_for(ElementType type, const Recipe* recipe, FormatId usual) {
   const std::optional<FormatId> id = format_of(type);
   const bool codes = id && element_bytes(type) == 1;
-  return codes ? *id : FormatId::e4m3fn;
+  if (codes) return *id;
+  return recipe != nullptr ? recipe->format : usual;
 }
 
 std::string splits_text(const LibraryCall& call) {
@@ -256,8 +348,14 @@ std::string_view model_reading(std::string_view model, std::string_view caller, 
               fmt::format("{} x {}", format(a).name, format(b).name));
 }
 
-std::string_view model_of(const LibraryCall& call, ElementType a, ElementType b) {
-  return model_reading(call.model, call.name, format_for(a), format_for(b));
+std::string_view model_of(const LibraryCall& call, ElementType a, ElementType b,
+                          std::string_view recipe) {
+  const InstructionModel& usual = find_instruction_model(call.model);
+  const Preset* preset = recipe.empty() ? nullptr : &find_preset(recipe);
+  return model_reading(
+      call.model, call.name,
+      format_for(a, preset == nullptr ? nullptr : &preset->activation, usual.a_format),
+      format_for(b, preset == nullptr ? nullptr : &preset->weight, usual.b_format));
 }
 
 void require_scales(const LibraryCall& call, bool of_a, bool of_b) {
@@ -268,7 +366,7 @@ void require_scales(const LibraryCall& call, bool of_a, bool of_b) {
 }
 
 GemmSpec with_call(const LibraryCall& call, const GemmOperands& operands, GemmSpec spec) {
-  spec.model = model_of(call, operands.a.type, operands.b.type);
+  spec.model = model_of(call, operands.a.type, operands.b.type, operands.recipe);
   spec.promotion_interval = call.promotion_interval;
   const std::int64_t k = operands.a.shape.empty() ? 0 : operands.a.shape.back();
   const bool by_rows = one_a_row(operands.scale_a, operands.layout_a, operands.inverse_a, k) ||

@@ -41,8 +41,10 @@ std::string_view model_reading(std::string_view model, std::string_view caller, 
                                FormatId b);
 
 /// The registered instruction that has the call's accumulator and reads these operands. Float A
-/// and B, which a recipe quantizes, count as E4M3. Throws `Error` that lists the instructions.
-std::string_view model_of(const LibraryCall& call, ElementType a, ElementType b);
+/// and B have the formats that `recipe` gives them; without one those of the call's own
+/// instruction. Throws `Error` that lists the instructions.
+std::string_view model_of(const LibraryCall& call, ElementType a, ElementType b,
+                          std::string_view recipe = {});
 
 /// Throws `Error` where a call whose scales are tiles gets none for an operand. Calls with one
 /// scale, or one per row, take a scale of 1 where none is given.
