@@ -84,8 +84,9 @@ CodeMatrix code_matrix(FormatId id, const TensorView& tensor, bool transposed) {
 
 InverseScales inverse_scales(std::string_view name, const TensorView& tensor, ScaleLayout layout,
                              const std::optional<ScaleTiles>& named, const CodeMatrix& m,
-                             Product& product) {
+                             Product& product, std::span<const float>& with_signs) {
   ScaleGrid grid = read_scales(name, tensor, layout, named, m.rows, m.k);
+  if (!grid.with_signs.empty()) with_signs = product.keep(std::move(grid.with_signs));
   return {product.keep(std::move(grid.values)), grid.tiles.rows, grid.tiles.columns, grid.format};
 }
 
@@ -136,10 +137,10 @@ void use_codes(const GemmOperands& operands, const InstructionModel& model, Prod
                     operands.transpose_b);
   if (operands.scale_a)
     p.a_scales = inverse_scales("scale_a", *operands.scale_a, operands.layout_a, operands.tiles_a,
-                                p.a, product);
+                                p.a, product, product.signed_scales_a);
   if (operands.scale_b)
     p.b_scales = inverse_scales("scale_b", *operands.scale_b, operands.layout_b, operands.tiles_b,
-                                p.b, product);
+                                p.b, product, product.signed_scales_b);
   if (operands.inverse_a) p.a_scales = *operands.inverse_a;
   if (operands.inverse_b) p.b_scales = *operands.inverse_b;
   p.a_scales.tensor_scale = operands.tensor_scale_a;

@@ -115,6 +115,9 @@ struct Product {
   std::vector<std::shared_ptr<const void>> owners;
   SplitK split{};
   Epilogue epilogue{};
+  /// The values of UE4M3 scales with the signs that the instruction ignores; empty if none is set.
+  std::span<const float> signed_scales_a{};
+  std::span<const float> signed_scales_b{};
 
   [[nodiscard]] std::int64_t rows() const { return problem.a.rows; }
   /// Columns of the output: the rows of B, or half of them with a gated activation.

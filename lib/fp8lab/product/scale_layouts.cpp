@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <algorithm>
 #include <array>
 #include <bit>
 #include <cmath>
@@ -33,10 +34,7 @@ FormatId code_format(const TensorView& tensor) {
 
 std::vector<float> values_of(std::string_view argument, const TensorView& tensor) {
   require_scale_type(argument, tensor.type);
-  std::vector<float> values = to_float_exactly(tensor, argument);
-  if (tensor.type == ElementType::e4m3fn)
-    for (float& value : values) value = std::abs(value);
-  return values;
+  return to_float_exactly(tensor, argument);
 }
 
 /// Values [rows, columns], turned, of which the first `kept` columns count.
@@ -142,29 +140,16 @@ ScaleGrid read_blocked(std::string_view argument, const TensorView& tensor,
   grid.values.reserve(static_cast<std::size_t>(row_tiles * k_tiles));
   for (std::int64_t row = 0; row < row_tiles; ++row)
     for (std::int64_t tile = 0; tile < k_tiles; ++tile) {
-      const std::int64_t block = row / 128 * (padded_tiles / 4) + tile / 4;
-      const std::int64_t in_block = row % 32 * 16 + row % 128 / 32 * 4 + tile % 4;
-      grid.values.push_back(stored[static_cast<std::size_t>(block * 512 + in_block)]);
+      const std::int64_t at = blocked_128x4_position(k_tiles, row, tile);
+      grid.values.push_back(stored[static_cast<std::size_t>(at)]);
     }
   return grid;
 }
 
-}  // namespace
-
-std::span<const ScaleLayout> scale_layouts() { return kLayouts; }
-
-std::string_view to_string(ScaleLayout layout) { return kNames[static_cast<std::size_t>(layout)]; }
-
-ScaleLayout find_scale_layout(std::string_view name) {
-  for (const ScaleLayout layout : kLayouts)
-    if (to_string(layout) == name) return layout;
-  throw Error("scale layout", fmt::format("one of {}", fmt::join(kNames, ", ")),
-              fmt::format("'{}'", name));
-}
-
-ScaleGrid read_scales(std::string_view argument, const TensorView& tensor, ScaleLayout layout,
-                      const std::optional<ScaleTiles>& named, std::int64_t rows,
-                      std::int64_t columns) {
+/// The scales with the signs of UE4M3 codes.
+ScaleGrid read_with_signs(std::string_view argument, const TensorView& tensor, ScaleLayout layout,
+                          const std::optional<ScaleTiles>& named, std::int64_t rows,
+                          std::int64_t columns) {
   switch (layout) {
     case ScaleLayout::row_major:
       break;
@@ -180,6 +165,35 @@ ScaleGrid read_scales(std::string_view argument, const TensorView& tensor, Scale
   std::vector<float> values = values_of(argument, tensor);
   return {std::move(values), checked_tiles(argument, tensor.shape, named, rows, columns),
           code_format(tensor)};
+}
+
+}  // namespace
+
+std::int64_t blocked_128x4_position(std::int64_t k_tiles, std::int64_t row, std::int64_t tile) {
+  const std::int64_t block = row / 128 * ceil_divide(k_tiles, std::int64_t{4}) + tile / 4;
+  return block * 512 + row % 32 * 16 + row % 128 / 32 * 4 + tile % 4;
+}
+
+std::span<const ScaleLayout> scale_layouts() { return kLayouts; }
+
+std::string_view to_string(ScaleLayout layout) { return kNames[static_cast<std::size_t>(layout)]; }
+
+ScaleLayout find_scale_layout(std::string_view name) {
+  for (const ScaleLayout layout : kLayouts)
+    if (to_string(layout) == name) return layout;
+  throw Error("scale layout", fmt::format("one of {}", fmt::join(kNames, ", ")),
+              fmt::format("'{}'", name));
+}
+
+ScaleGrid read_scales(std::string_view argument, const TensorView& tensor, ScaleLayout layout,
+                      const std::optional<ScaleTiles>& named, std::int64_t rows,
+                      std::int64_t columns) {
+  ScaleGrid grid = read_with_signs(argument, tensor, layout, named, rows, columns);
+  if (grid.format != FormatId::e4m3fn) return grid;
+  if (std::ranges::any_of(grid.values, [](float x) { return std::signbit(x); }))
+    grid.with_signs = grid.values;
+  for (float& value : grid.values) value = std::abs(value);
+  return grid;
 }
 
 }  // namespace fp8lab

@@ -36,11 +36,16 @@ std::string_view to_string(ScaleLayout layout);
 /// The layout called `name`. Throws `Error` that lists the names.
 ScaleLayout find_scale_layout(std::string_view name);
 
+/// The position of a tile's scale in `blocked_128x4`, where K has `k_tiles` tiles.
+std::int64_t blocked_128x4_position(std::int64_t k_tiles, std::int64_t row, std::int64_t tile);
+
 /// Scales as a row-major grid over a matrix.
 struct ScaleGrid {
   std::vector<float> values;
   ScaleTiles tiles;                 ///< without zeros
   FormatId format = FormatId::f32;  ///< of scales that are codes: e8m0fnu, or e4m3fn for UE4M3
+  /// The values with the signs of UE4M3 codes, which are ignored; empty if none is set.
+  std::vector<float> with_signs{};
 };
 
 /// The scales of a matrix [rows, columns]. The sign bit of UE4M3 codes is ignored; E8M0 code 255 is
