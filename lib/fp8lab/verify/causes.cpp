@@ -7,6 +7,7 @@
 #include "fp8lab/core/float_environment.hpp"
 #include "fp8lab/core/threads.hpp"
 #include "fp8lab/tensors/codes.hpp"
+#include "fp8lab/verify/attempt.hpp"
 #include "fp8lab/verify/budget.hpp"
 #include "fp8lab/verify/judge.hpp"
 #include "fp8lab/verify/misplaced.hpp"
@@ -70,10 +71,13 @@ Diagnosis diagnose(const Product& product, std::span<const std::byte> got, const
               std::move(got_codes),
               options.closeness == Closeness::budget ? budgets_of(sampled, options.threads)
                                                      : std::vector<ErrorBudget>{});
-  for (const WrongProduct& wrong : options.more)
-    judge.consider(wrong.name, wrong.text,
-                   code_words(id, cast_output(compute(take(wrong.product, sample), options.threads),
-                                              product.output, options.threads)));
+  for (const WrongProduct& wrong : options.more) {
+    const auto output =
+        attempt([&] { return compute(take(wrong.product, sample), options.threads); });
+    if (output)
+      judge.consider(wrong.name, wrong.text,
+                     code_words(id, cast_output(*output, product.output, options.threads)));
+  }
   if (!options.golden.empty())
     try_misplacements({id, product.rows(), product.columns(), options.golden, got}, sample, judge);
   try_mistakes(product, sample, sampled, golden, judge, options.threads);

@@ -18,6 +18,10 @@ struct Cause {
   std::string text;                ///< a description
   std::uint64_t explained = 0;     ///< mismatches of the sample whose code it gives exactly
   std::uint64_t contradicted = 0;  ///< right elements of the sample that it would make wrong
+  /// It was computed in FP64, since no instruction computes it: `explained` counts values within
+  /// the error that the right output has, not codes.
+  bool in_fp64 = false;
+  std::uint64_t undecided = 0;  ///< mismatches on which the FP64 values cannot decide
 
   friend bool operator==(const Cause&, const Cause&) = default;
 };

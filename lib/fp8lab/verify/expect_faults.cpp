@@ -12,6 +12,7 @@
 #include "fp8lab/product/term_variants.hpp"
 #include "fp8lab/product/variants.hpp"
 #include "fp8lab/tensors/codes.hpp"
+#include "fp8lab/verify/attempt.hpp"
 #include "fp8lab/verify/expect.hpp"
 
 namespace fp8lab {
@@ -39,7 +40,9 @@ class WrongOutputs {
     outputs_.push_back({std::move(name), std::move(text), std::move(codes)});
   }
   void add(std::string name, std::string text, const std::optional<Product>& wrong) {
-    if (wrong) add(std::move(name), std::move(text), compute(*wrong, 1));
+    if (!wrong) return;
+    if (const auto output = attempt([&] { return compute(*wrong, 1); }))
+      add(std::move(name), std::move(text), *output);
   }
   void add(std::string name, std::string text, const std::optional<std::vector<float>>& wrong) {
     if (wrong) add(std::move(name), std::move(text), *wrong);

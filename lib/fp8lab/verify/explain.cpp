@@ -1,9 +1,12 @@
 #include "fp8lab/verify/explain.hpp"
 
+#include "fp8lab/verify/attempt.hpp"
+
 namespace fp8lab {
 
 std::vector<WrongProduct> more_mistakes(const VerifyOptions& options) {
-  return options.more ? options.more() : std::vector<WrongProduct>{};
+  if (!options.more) return {};
+  return attempt([&] { return options.more(); }).value_or(std::vector<WrongProduct>{});
 }
 
 void diagnose_what_counts(const Product& product, std::span<const std::byte> golden,

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <set>
 
 #include "fp8lab/tensors/codes.hpp"
 
@@ -10,6 +11,9 @@ namespace fp8lab {
 namespace {
 
 constexpr std::int64_t kProbeSide = 4;  // rows and columns that a hypothesis is tried on first
+// Of the mismatches, so many must be decided by FP64 values for a cause.
+constexpr double kDecidedShare = 0.02;
+constexpr double kFewestDecided = 4.0;
 
 }  // namespace
 
@@ -39,11 +43,49 @@ void Judge::consider(std::string name, std::string text, std::span<const std::ui
     else
       cause.explained += explains(i, codes[i]) ? 1 : 0;
   }
+  keep(std::move(cause), diagnosis_.mismatches);
+}
+
+void Judge::consider_in_fp64(std::string name, std::string text, std::span<const double> values,
+                             std::span<const double> tolerances) {
+  ++diagnosis_.tried;
+  Cause cause{std::move(name), std::move(text), 0, 0, true};
+  for (std::size_t i = 0; i < values.size(); ++i) {
+    if (right(i, got_[i])) {
+      cause.contradicted += near(got_[i], values[i], tolerances[i]) ? 0 : 1;
+      continue;
+    }
+    const Evidence found = evidence(i, values[i], tolerances[i]);
+    cause.explained += found == Evidence::explains ? 1 : 0;
+    cause.undecided += found == Evidence::undecided ? 1 : 0;
+  }
+  const double enough = kDecidedShare * static_cast<double>(diagnosis_.mismatches);
+  if (static_cast<double>(cause.explained) < std::max(enough, kFewestDecided)) return;
+  const std::uint64_t decided = diagnosis_.mismatches - cause.undecided;
+  keep(std::move(cause), decided);
+}
+
+Judge::Evidence Judge::evidence(std::size_t place, double value, double tolerance) const {
+  if (!near(got_[place], value, tolerance)) return Evidence::denies;
+  return near(golden_[place], value, tolerance) ? Evidence::undecided : Evidence::explains;
+}
+
+bool Judge::near(std::uint32_t code, double value, double tolerance) const {
+  const double x = decode(format(output_.format), code);
+  if (std::isnan(x) || std::isnan(value)) return std::isnan(x) && std::isnan(value);
+  const double largest = format(output_.format).max_finite();
+  const bool saturates = output_.policy.overflow == OverflowPolicy::saturate;
+  if (std::abs(value) > largest)
+    return std::signbit(x) == std::signbit(value) &&
+           (std::isinf(x) || (saturates && std::abs(x) == largest));
+  return std::abs(x - value) <= tolerance;
+}
+
+void Judge::keep(Cause cause, std::uint64_t mismatches) {
   const auto share = [](std::uint64_t part, double of, std::uint64_t all) {
     return static_cast<double>(part) - of * static_cast<double>(all);
   };
-  if (cause.explained > 0 &&
-      share(cause.explained, kExplainedShare, diagnosis_.mismatches) >= 0.0 &&
+  if (cause.explained > 0 && share(cause.explained, kExplainedShare, mismatches) >= 0.0 &&
       share(cause.contradicted, kContradictedShare, diagnosis_.right) <= 0.0)
     diagnosis_.causes.push_back(std::move(cause));
 }
@@ -56,6 +98,23 @@ bool Judge::explains(std::size_t place, std::uint32_t code) const {
   const Format& f = format(output_.format);
   const double off = std::abs(decode(f, got_[place]) - decode(f, code));
   return !budget.special && off <= 2.0 * budget.total();
+}
+
+std::size_t Judge::worst() const {
+  const Format& f = format(output_.format);
+  std::size_t worst = 0;
+  double largest = -1.0;
+  for (std::size_t i = 0; i < got_.size(); ++i) {
+    if (is_right(i)) continue;
+    const double got = decode(f, got_[i]);
+    const double golden = decode(f, golden_[i]);
+    double off = std::abs(got - golden) / std::max(std::abs(golden), f.min_subnormal());
+    if (std::isnan(off)) off = INFINITY;
+    if (off <= largest) continue;
+    worst = i;
+    largest = off;
+  }
+  return worst;
 }
 
 Sample Judge::probe(std::int64_t rows, std::int64_t columns) const {
@@ -72,18 +131,21 @@ Sample Judge::probe(std::int64_t rows, std::int64_t columns) const {
   }
   for (std::int64_t column = 0; column < columns; ++column)
     if (wrong_columns[static_cast<std::size_t>(column)]) all.columns.push_back(column);
-  const auto some = [](const std::vector<std::int64_t>& from) {
-    std::vector<std::int64_t> chosen;
+  const auto some = [](const std::vector<std::int64_t>& from, std::int64_t worst) {
+    std::set<std::int64_t> chosen{worst};
     for (const std::int64_t i : spread(static_cast<std::int64_t>(from.size()), kProbeSide))
-      chosen.push_back(from[static_cast<std::size_t>(i)]);
-    return chosen;
+      if (std::ssize(chosen) < kProbeSide) chosen.insert(from[static_cast<std::size_t>(i)]);
+    return std::vector<std::int64_t>(chosen.begin(), chosen.end());
   };
-  return {some(all.rows), some(all.columns)};
+  if (all.rows.empty()) return {};
+  const auto place = static_cast<std::int64_t>(worst());
+  return {some(all.rows, place / columns), some(all.columns, place % columns)};
 }
 
 Diagnosis Judge::finish() {
   std::stable_sort(diagnosis_.causes.begin(), diagnosis_.causes.end(),
                    [](const Cause& a, const Cause& b) {
+                     if (a.in_fp64 != b.in_fp64) return b.in_fp64;
                      return a.explained != b.explained ? a.explained > b.explained
                                                        : a.contradicted < b.contradicted;
                    });

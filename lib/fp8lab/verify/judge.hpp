@@ -25,16 +25,32 @@ class Judge {
 
   /// Judges the output of a mistake on the sample.
   void consider(std::string name, std::string text, std::span<const std::uint32_t> codes);
+  /// What an FP64 value says of the mismatch at `place`.
+  enum class Evidence : std::uint8_t {
+    explains,   ///< the output is within the tolerance of the value, and the right output is not
+    undecided,  ///< both are: the mistake changes too little here to be seen
+    denies,     ///< the output is not
+  };
+  [[nodiscard]] Evidence evidence(std::size_t place, double value, double tolerance) const;
+  /// Judges the output of a mistake that was computed in FP64. `tolerances` say how far a kernel's
+  /// output may be from it. Undecided mismatches do not count, but few may be undecided.
+  void consider_in_fp64(std::string name, std::string text, std::span<const double> values,
+                        std::span<const double> tolerances);
+  [[nodiscard]] bool any_cause() const { return !diagnosis_.causes.empty(); }
+
   /// Counts a hypothesis that was not computed, since it cannot explain even a few mismatches.
   void dismiss() { ++diagnosis_.tried; }
 
   [[nodiscard]] bool is_right(std::size_t place) const { return right(place, got_[place]); }
   [[nodiscard]] std::uint32_t got(std::size_t place) const { return got_[place]; }
+  [[nodiscard]] double got_value(std::size_t place) const {
+    return decode(format(output_.format), got_[place]);
+  }
   /// Whether a mistake that gives `code` explains the mismatch at `place`.
   [[nodiscard]] bool explains(std::size_t place, std::uint32_t code) const;
 
   /// Some rows and columns of the sample [rows, columns], if possible with a mismatch in each of
-  /// them.
+  /// them; the worst mismatch is among them.
   [[nodiscard]] Sample probe(std::int64_t rows, std::int64_t columns) const;
 
   Diagnosis finish();
@@ -49,6 +65,13 @@ class Judge {
   [[nodiscard]] bool contradicts(std::size_t place, std::uint32_t code) const {
     return budgets_.empty() ? !same(got_[place], code) : !right(place, code);
   }
+
+  /// The mismatch that is the furthest from the right value, relative to it.
+  [[nodiscard]] std::size_t worst() const;
+  /// Whether the code is within the tolerance of the value, special values being alike.
+  [[nodiscard]] bool near(std::uint32_t code, double value, double tolerance) const;
+  /// Keeps a cause that explains enough of so many mismatches and contradicts little.
+  void keep(Cause cause, std::uint64_t mismatches);
 
   OutputCast output_;
   std::vector<std::uint32_t> golden_;

@@ -5,10 +5,12 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <numeric>
 #include <optional>
 
 #include "fp8lab/gemm/scaling.hpp"
 #include "fp8lab/product/term_variants.hpp"
+#include "fp8lab/verify/stand_in.hpp"
 
 namespace fp8lab {
 namespace {
@@ -31,6 +33,7 @@ class BlockSums {
   BlockSums(const Product& product, std::int64_t block)
       : p_(product.problem),
         block_(block),
+        step_(std::gcd(block, common_scale_block(p_))),
         a_scales_(p_.a_scales, p_.a),
         b_scales_(p_.b_scales, p_.b),
         a_(values(p_.a)),
@@ -42,10 +45,15 @@ class BlockSums {
     const double* x = &a_[static_cast<std::size_t>(row * p_.a.k + i * block_)];
     const double* y = &b_[static_cast<std::size_t>(column * p_.b.k + j * block_)];
     const std::int64_t count = std::min({block_, p_.a.k - i * block_, p_.a.k - j * block_});
-    double sum = 0.0;
-    for (std::int64_t k = 0; k < count; ++k) sum += x[k] * y[k];
-    return sum * static_cast<double>(a_scales_.at(row, scales * block_)) *
-           static_cast<double>(b_scales_.at(column, scales * block_));
+    double total = 0.0;
+    for (std::int64_t begin = 0; begin < count; begin += step_) {
+      double sum = 0.0;
+      for (std::int64_t k = begin; k < std::min(begin + step_, count); ++k) sum += x[k] * y[k];
+      const std::int64_t at = std::min(scales * block_ + begin, p_.a.k - 1);
+      total += sum * static_cast<double>(a_scales_.at(row, at)) *
+               static_cast<double>(b_scales_.at(column, at));
+    }
+    return total;
   }
   /// Whether blocks are as long as the first one.
   [[nodiscard]] bool whole(std::int64_t index) const { return (index + 1) * block_ <= p_.a.k; }
@@ -61,6 +69,7 @@ class BlockSums {
 
   const GemmProblem& p_;
   std::int64_t block_;
+  std::int64_t step_;  ///< terms that share both scales
   ScaleLookup a_scales_;
   ScaleLookup b_scales_;
   std::vector<double> a_;

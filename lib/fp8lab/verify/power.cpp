@@ -18,6 +18,7 @@
 #include "fp8lab/product/variants.hpp"
 #include "fp8lab/tensors/codes.hpp"
 #include "fp8lab/verify/activation_reach.hpp"
+#include "fp8lab/verify/attempt.hpp"
 #include "fp8lab/verify/budget.hpp"
 #include "fp8lab/verify/gates.hpp"
 
@@ -212,9 +213,12 @@ class InputFaults {
   /// A fault of the whole product, of which the sample is then taken.
   void whole(const std::string& name, const std::string& text, const std::optional<Product>& wrong,
              const std::string& reason) {
-    std::optional<std::vector<float>> output;
-    if (wrong) output = compute(take(*wrong, sample_), threads_);
-    add(outcome(FaultClass::operands, name, text), output, reason);
+    const auto output = attempt([&]() -> std::optional<std::vector<float>> {
+      if (!wrong) return std::nullopt;
+      return compute(take(*wrong, sample_), threads_);
+    });
+    add(outcome(FaultClass::operands, name, text), output,
+        wrong ? "the instruction cannot compute it" : reason);
   }
 
   void dropped_tile() {

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 #include <functional>
 #include <optional>
 #include <set>
@@ -13,13 +14,16 @@
 #include "fp8lab/core/ceil_divide.hpp"
 #include "fp8lab/core/counted.hpp"
 #include "fp8lab/gemm/scaling.hpp"
-#include "fp8lab/product/scale_variants.hpp"
 #include "fp8lab/product/term_variants.hpp"
 #include "fp8lab/product/variants.hpp"
 #include "fp8lab/tensors/codes.hpp"
+#include "fp8lab/verify/attempt.hpp"
 #include "fp8lab/verify/cast_causes.hpp"
+#include "fp8lab/verify/code_mistakes.hpp"
 #include "fp8lab/verify/k_blocks.hpp"
 #include "fp8lab/verify/kernel_causes.hpp"
+#include "fp8lab/verify/scale_mistakes.hpp"
+#include "fp8lab/verify/stand_in.hpp"
 
 namespace fp8lab {
 namespace {
@@ -62,6 +66,9 @@ class ProductHypotheses {
     for (const KernelMistake& mistake : kernel_mistakes(sampled_))
       add(mistake.name, mistake.text, mistake.output);
     blocks_of_k(golden);
+    if (judge_.any_cause()) return;
+    tables_of_codes();
+    if (!judge_.any_cause()) factor(golden);
   }
 
  private:
@@ -70,23 +77,30 @@ class ProductHypotheses {
   /// `output` gives the wrong result of the elements of a product, or nothing.
   void add(const std::string& name, const std::string& text,
            const std::function<Result(const Product&)>& output) {
-    const Result few = output(probed_);
+    const Result few = attempt([&] { return output(probed_); });
     if (!few) return;
     if (!plausible(*few)) return judge_.dismiss();
-    consider(name, text, *output(sampled_));
+    if (const Result all = attempt([&] { return output(sampled_); })) consider(name, text, *all);
   }
   /// A product that went wrong, of these elements or of whichever are asked for.
   void add(const std::string& name, const std::string& text, const Product& wrong) {
-    if (!plausible(compute(take(wrong, probe_), threads_))) return judge_.dismiss();
-    consider(name, text, compute(wrong, threads_));
+    const Result few = attempt([&] { return compute(take(wrong, probe_), threads_); });
+    if (!few) return;
+    if (!plausible(*few)) return judge_.dismiss();
+    if (const Result all = attempt([&] { return compute(wrong, threads_); }))
+      consider(name, text, *all);
   }
   /// `wrong` gives the wrong product of a sample of the whole one, or nothing.
   void taken(const std::string& name, const std::string& text,
              const std::function<std::optional<Product>(const Sample&)>& wrong) {
-    const std::optional<Product> few = wrong(probe_of_whole_);
+    const Result few = attempt([&]() -> Result {
+      const std::optional<Product> product = wrong(probe_of_whole_);
+      return product ? Result(compute(*product, threads_)) : std::nullopt;
+    });
     if (!few) return;
-    if (!plausible(compute(*few, threads_))) return judge_.dismiss();
-    consider(name, text, compute(*wrong(sample_), threads_));
+    if (!plausible(*few)) return judge_.dismiss();
+    if (const Result all = attempt([&] { return compute(*wrong(sample_), threads_); }))
+      consider(name, text, *all);
   }
   void whole(const std::string& name, const std::string& text,
              const std::optional<Product>& wrong) {
@@ -103,16 +117,25 @@ class ProductHypotheses {
   /// Whether it explains enough of the mismatches that were looked at first.
   [[nodiscard]] bool plausible(const std::vector<float>& few) const {
     const std::vector<std::uint32_t> codes = codes_of(few);
+    return explains_enough([&](std::size_t place, std::size_t at) {
+      return judge_.explains(place, codes[at]) ? Judge::Evidence::explains
+                                               : Judge::Evidence::denies;
+    });
+  }
+  /// `evidence(place, at)`: what it says of the mismatch at a place, element `at` of the probe.
+  template <typename EvidenceAt>
+  [[nodiscard]] bool explains_enough(const EvidenceAt& evidence) const {
     std::size_t mismatches = 0;
     std::size_t explained = 0;
     std::size_t at = 0;
     for (const std::int64_t row : probe_.rows)
       for (const std::int64_t column : probe_.columns) {
         const auto place = static_cast<std::size_t>(row * sampled_.columns() + column);
-        const std::uint32_t code = codes[at++];
+        const std::size_t element = at++;
         if (judge_.is_right(place)) continue;
-        ++mismatches;
-        explained += judge_.explains(place, code) ? 1 : 0;
+        const Judge::Evidence found = evidence(place, element);
+        mismatches += found == Judge::Evidence::undecided ? 0 : 1;
+        explained += found == Judge::Evidence::explains ? 1 : 0;
       }
     return explained > 0 &&
            static_cast<double>(explained) >= kProbeShare * static_cast<double>(mismatches);
@@ -129,12 +152,16 @@ class ProductHypotheses {
 
   void scales() {
     if (product_.problem.a_scales.empty() && product_.problem.b_scales.empty()) return;
+    const std::vector<ScaleMistake> mistakes = scale_mistakes(product_);
     for (const auto& [side, letter, text] :
          {std::tuple{Side::a, "a", "A's scale"}, std::tuple{Side::b, "b", "B's scale"},
-          std::tuple{Side::both, "a_and_b", "both scales"}}) {
-      values_of_scales(side, letter, text);
-      places_of_scales(side, letter, text);
-    }
+          std::tuple{Side::both, "a_and_b", "both scales"}})
+      for (const ScaleMistake& mistake : mistakes)
+        taken_or_in_fp64(fmt::format(fmt::runtime(mistake.name), letter),
+                         fmt::format(fmt::runtime(mistake.text), text),
+                         [&, side = side](const Sample& sample) {
+                           return mistake.take(product_, sample, side);
+                         });
     whole("swapped_scales", "A's scales on B and B's on A", with_swapped_scales(product_));
     for (const ScaleOrder order : scale_orders()) {
       if (order == product_.problem.scale_order || product_.problem.a_scales.empty()) continue;
@@ -145,41 +172,67 @@ class ProductHypotheses {
     }
   }
 
-  void values_of_scales(Side side, const std::string& letter, const std::string& text) {
-    whole("missing_scale_" + letter, text + " not applied", without_scales(product_, side));
-    whole("doubled_scale_" + letter, text + " applied twice", with_doubled_scales(product_, side));
-    whole("inverted_scale_" + letter, text + " inverted: divided instead of multiplied",
-          with_inverted_scales(product_, side));
-    whole(fmt::format("e8m0_scale_{}_without_requantizing", letter),
-          text + " rounded up to a power of two (E8M0), with unchanged codes",
-          with_power_of_two_scales(product_, side));
-    for (const FormatId id : {FormatId::bf16, FormatId::f16})
-      whole(fmt::format("{}_scale_{}", format(id).name, letter),
-            fmt::format("{} rounded to {}", text, format(id).name),
-            with_rounded_scales(product_, side, id));
+  /// A wrong product that perhaps no instruction computes: its bits if one does, and otherwise its
+  /// FP64 sums.
+  void taken_or_in_fp64(const std::string& name, const std::string& text,
+                        const std::function<std::optional<Product>(const Sample&)>& wrong) {
+    const std::optional<Product> few = wrong(probe_of_whole_);
+    if (!few) return;
+    const Result result = attempt([&] { return compute(*few, threads_); });
+    const bool fits = result && plausible(*result);
+    if (fits)
+      if (const Result all = attempt([&] { return compute(*wrong(sample_), threads_); }))
+        return consider(name, text, *all);
+    // A kernel that scales in software has other bits than the instruction that does.
+    if (result && !applies_scales(product_.problem)) return judge_.dismiss();
+    in_fp64(name, text, *few, [&] { return *wrong(sample_); });
   }
 
-  void places_of_scales(Side side, const std::string& letter, const std::string& text) {
-    whole("wrong_scale_axis_" + letter, text + " read along the wrong axis",
-          with_transposed_scales(product_, side));
-    whole("stale_scale_" + letter, text + " of the tile of K before",
-          with_scales_moved_along_k(product_, side, -1));
-    whole("next_scale_" + letter, text + " of the next tile of K",
-          with_scales_moved_along_k(product_, side, 1));
-    whole("first_scale_" + letter, text + " of the first tile of K throughout",
-          with_first_scale_of_k(product_, side));
-    for (const std::int64_t by : {1, -1})
-      whole(fmt::format("scale_{}_of_{}_row", letter, by > 0 ? "next" : "previous"),
-            fmt::format("{} of the {} row of tiles", text, by > 0 ? "next" : "previous"),
-            with_scales_moved_along_rows(product_, side, by));
-    for (const std::int64_t group : {16, 32, 64, 256, 512})
-      whole(fmt::format("scale_group_{}_{}", group, letter),
-            fmt::format("{} read as if a tile had {} terms of K", text, group),
-            with_scale_group_along_k(product_, side, group));
-    for (const std::int64_t group : {1, 32, 64, 128, 256})
-      whole(fmt::format("scale_row_group_{}_{}", group, letter),
-            fmt::format("{} read as if a tile had {} rows", text, group),
-            with_scale_group_along_rows(product_, side, group));
+  /// A mistake whose outputs are FP64 sums. `few` and what `all` returns are the probe and the
+  /// sample with it.
+  void in_fp64(const std::string& name, const std::string& text, const Product& few,
+               const std::function<Product()>& all, const CodeValue& a = {},
+               const CodeValue& b = {}) {
+    if (!product_.epilogue.empty()) return judge_.dismiss();
+    const StandIn probe = stand_in(few, a, b);
+    const std::vector<double> tolerances = tolerances_of(probe);
+    const auto evidence = [&](std::size_t place, std::size_t at) {
+      return judge_.evidence(place, probe.values[at], tolerances[at]);
+    };
+    if (!explains_enough(evidence)) return judge_.dismiss();
+    const StandIn sums = stand_in(all(), a, b);
+    judge_.consider_in_fp64(name, text + " (within the error of the instruction)", sums.values,
+                            tolerances_of(sums));
+  }
+
+  /// How far a kernel's outputs may be from FP64 sums: four times as far as the right output is
+  /// from its own, relative to the magnitudes of their terms, or as sums in FP32 are, and the
+  /// rounding of the output.
+  [[nodiscard]] std::vector<double> tolerances_of(const StandIn& sums) {
+    constexpr double kMargin = 4.0;
+    if (!error_share_) error_share_ = share_of_error();
+    const Format& f = format(product_.output.format);
+    std::vector<double> tolerances;
+    for (std::size_t i = 0; i < sums.values.size(); ++i) {
+      const double step =
+          std::max(std::ldexp(std::abs(sums.values[i]), -f.mantissa_bits), f.min_subnormal());
+      tolerances.push_back(kMargin * *error_share_ * sums.magnitudes[i] + step);
+    }
+    return tolerances;
+  }
+
+  /// The largest error of the right sums of the probe, relative to the magnitudes of their terms,
+  /// and at least that of a few additions in FP32.
+  [[nodiscard]] double share_of_error() const {
+    const StandIn exact = stand_in(probed_);
+    const std::vector<float> right = compute(probed_, threads_);
+    double share = 0x1p-22;
+    for (std::size_t i = 0; i < right.size(); ++i) {
+      const double error = std::abs(static_cast<double>(right[i]) - exact.values[i]);
+      if (std::isfinite(error) && exact.magnitudes[i] > 0.0)
+        share = std::max(share, error / exact.magnitudes[i]);
+    }
+    return share;
   }
 
   void places_of_c() {
@@ -210,12 +263,17 @@ class ProductHypotheses {
          {std::tuple{Side::a, "a", "A's codes"}, std::tuple{Side::b, "b", "B's codes"},
           std::tuple{Side::both, "a_and_b", "the codes of both"}}) {
       const std::optional<FormatId> other =
-          other_fp8_format(side == Side::b ? p.b.format : p.a.format);
-      if (other)
-        whole(fmt::format("{}_codes_{}", format(*other).name, letter),
-              fmt::format("{} are {}, read as {}, or the reverse", of, format(*other).name,
-                          format(side == Side::b ? p.b.format : p.a.format).name),
-              with_codes_read_as(product_, side, other_fp8_format));
+          other_format_of_width(side == Side::b ? p.b.format : p.a.format);
+      if (!other) continue;
+      const std::optional<Product> wrong =
+          with_codes_read_as(product_, side, other_format_of_width);
+      taken_or_in_fp64(fmt::format("{}_codes_{}", format(*other).name, letter),
+                       fmt::format("{} are {}, read as {}, or the reverse", of, format(*other).name,
+                                   format(side == Side::b ? p.b.format : p.a.format).name),
+                       [&](const Sample& sample) -> std::optional<Product> {
+                         if (!wrong) return std::nullopt;
+                         return take(*wrong, sample);
+                       });
     }
   }
 
@@ -231,6 +289,14 @@ class ProductHypotheses {
               [&, side = side](const Sample& sample) {
                 return take_with_recast_codes(product_, sample, side, other.cast);
               });
+    for (const auto& [side, letter, of] :
+         {std::tuple{Side::a, "a", "A's codes"}, std::tuple{Side::b, "b", "B's codes"},
+          std::tuple{Side::both, "a_and_b", "the codes of both"}})
+      taken(fmt::format("exchanged_nibbles_{}", letter),
+            fmt::format("the two halves of each byte of {} exchanged", of),
+            [&, side = side](const Sample& sample) {
+              return take_with_exchanged_nibbles(product_, sample, side);
+            });
     const GemmProblem& p = sampled_.problem;
     const std::int64_t tile = p.promotion_interval > 0 ? p.promotion_interval : 128;
     if (p.a.k > tile) {
@@ -257,6 +323,58 @@ class ProductHypotheses {
     add(name, text, without_terms(sampled_, begin, end));
   }
 
+  /// Codes read by another table.
+  void tables_of_codes() {
+    for (const auto& [side, letter, of] :
+         {std::tuple{Side::a, "a", "A"}, std::tuple{Side::b, "b", "B"},
+          std::tuple{Side::both, "a_and_b", "A and B"}}) {
+      const FormatId id = side == Side::b ? sampled_.problem.b.format : sampled_.problem.a.format;
+      for (const CodeMistake& mistake : code_mistakes(id)) {
+        const auto reads = [&](Side one, const CodeMatrix& m) -> CodeValue {
+          if (side != one && side != Side::both) return {};
+          return [&f = format(m.format), value = mistake.value](std::uint32_t code) {
+            return value(f, code);
+          };
+        };
+        in_fp64(
+            fmt::format(fmt::runtime(mistake.name), letter),
+            fmt::format(fmt::runtime(mistake.text), of), probed_, [&] { return sampled_; },
+            reads(Side::a, sampled_.problem.a), reads(Side::b, sampled_.problem.b));
+      }
+    }
+  }
+
+  /// One factor for all outputs, measured: the scale of a whole tensor, or alpha, is another
+  /// number.
+  void factor(std::span<const float> golden) {
+    constexpr std::size_t kFewest = 16;  // mismatches that one factor must explain
+    std::vector<double> ratios;
+    for (std::size_t i = 0; i < golden.size(); ++i) {
+      const double ratio = judge_.got_value(i) / static_cast<double>(golden[i]);
+      if (!judge_.is_right(i) && std::isfinite(ratio)) ratios.push_back(ratio);
+    }
+    if (ratios.size() < kFewest) return;
+    const auto middle = ratios.begin() + std::ssize(ratios) / 2;
+    std::nth_element(ratios.begin(), middle, ratios.end());
+    const double ratio = *middle;
+    if (ratio == 0.0) return;
+    const Format& f = format(product_.output.format);
+    std::vector<double> values;
+    std::vector<double> tolerances;
+    for (const float x : golden) {
+      values.push_back(ratio * static_cast<double>(x));
+      tolerances.push_back(std::max(
+          std::ldexp(std::abs(values.back()), -std::min(f.mantissa_bits, 21)), f.min_subnormal()));
+    }
+    const GemmProblem& p = product_.problem;
+    const bool levels = p.a_scales.tensor_scale != 1.0F || p.b_scales.tensor_scale != 1.0F;
+    judge_.consider_in_fp64(
+        levels ? "other_tensor_scale" : "other_factor",
+        fmt::format("{} is {:.6g} times the right one in all outputs",
+                    levels ? "a tensor scale" : "a scale of the whole sum, or alpha,", ratio),
+        values, tolerances);
+  }
+
   /// Pointers along K that are off: one element, one vector of 16 bytes.
   void pointers() {
     for (const auto& [side, letter, of] :
@@ -270,7 +388,10 @@ class ProductHypotheses {
               });
   }
 
-  [[nodiscard]] bool scaled_in_blocks() const { return fp8lab::scaled_in_blocks(sampled_.problem); }
+  /// Whether partial sums are scaled, one after the other, in FP32.
+  [[nodiscard]] bool scaled_in_blocks() const {
+    return !applies_scales(sampled_.problem) && fp8lab::scaled_in_blocks(sampled_.problem);
+  }
 
   void promotions() {
     add("missing_promotion", "the first promotion does not happen", compute_missing_promotion);
@@ -352,6 +473,7 @@ class ProductHypotheses {
     const std::int64_t own = sampled_.problem.promotion_interval;
     std::set<std::int64_t> sizes{own > 0 ? own : 128};
     if (!scaled_in_blocks()) sizes.insert({64, 128});
+    if (applies_scales(sampled_.problem)) sizes.insert({32, 256});
     for (const std::int64_t block : sizes)
       for (const BlockMistake& mistake : likely_block_mistakes(probed_, right, wrong, block))
         add(mistake.name, mistake.text, with_k_blocks(sampled_, block, mistake.sources));
@@ -364,7 +486,8 @@ class ProductHypotheses {
   int threads_;
   Sample probe_;  ///< rows and columns of `sampled_`
   Product probed_;
-  Sample probe_of_whole_;  ///< the same of `product_`
+  Sample probe_of_whole_;                ///< the same of `product_`
+  std::optional<double> error_share_{};  ///< see `share_of_error`
 };
 
 }  // namespace

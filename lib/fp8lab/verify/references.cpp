@@ -9,6 +9,7 @@
 #include "fp8lab/gemm/scaling.hpp"
 #include "fp8lab/product/variants.hpp"
 #include "fp8lab/tensors/codes.hpp"
+#include "fp8lab/verify/stand_in.hpp"
 
 namespace fp8lab {
 namespace {
@@ -85,6 +86,8 @@ std::array<Reference, kReferences> references_of(const Product& p, const ExpectO
     for (const double x : fp64) fp32.push_back(static_cast<double>(static_cast<float>(x)));
   } else {
     Product plain = with_accumulator(p, find_instruction_model("fp32").accumulator);
+    // FP32 has no scales of its own: each block's sum is scaled and added.
+    if (applies_scales(p.problem)) plain.problem.promotion_interval = common_scale_block(p.problem);
     plain.split = {};
     for (const float x : compute(plain, o.threads)) fp32.push_back(static_cast<double>(x));
   }

@@ -145,10 +145,14 @@ std::string diagnosis_text(const Diagnosis& d) {
   std::string text;
   for (std::size_t i = 0; i < std::min(kMostCauses, d.causes.size()); ++i) {
     const Cause& cause = d.causes[i];
-    text +=
-        fmt::format("  {} {}: {} ({} of {} sampled mismatches; would change {} of {} right ones)\n",
-                    i == 0 ? "cause:" : "or:   ", cause.name, cause.text, cause.explained,
-                    d.mismatches, cause.contradicted, d.right);
+    const std::string undecided =
+        cause.undecided == 0
+            ? ""
+            : fmt::format(", {} more agree with the right output too", cause.undecided);
+    text += fmt::format(
+        "  {} {}: {} ({} of {} sampled mismatches{}; would change {} of {} right ones)\n",
+        i == 0 ? "cause:" : "or:   ", cause.name, cause.text, cause.explained, d.mismatches,
+        undecided, cause.contradicted, d.right);
   }
   if (d.causes.size() > kMostCauses)
     text += fmt::format("  and {} more that explain equally many\n", d.causes.size() - kMostCauses);
