@@ -18,12 +18,15 @@
 namespace fp8lab {
 namespace {
 
-std::function<std::uint32_t(float)> cast_through(FormatId between, FormatId to,
-                                                 const CastPolicy& policy) {
+/// Rounded to one format in this way, then cast to another.
+std::function<std::uint32_t(float)> cast_through(FormatId between, RoundingMode rounding,
+                                                 FormatId to, const CastPolicy& policy) {
   const auto cast = cast_as(to, policy);
+  CastPolicy first = kNvidiaNosat;
+  first.rounding = rounding;
   return [=](float x) {
     const Format& f = format(between);
-    return cast(static_cast<float>(decode(f, encode(f, kNvidiaNosat, x))));
+    return cast(static_cast<float>(decode(f, encode(f, first, x))));
   };
 }
 
@@ -66,7 +69,13 @@ std::vector<CastMistake> cast_mistakes(FormatId id, const CastPolicy& policy) {
       add_code(fmt::format("double_rounding_{}", format(between).name),
                fmt::format("double rounding: rounded to {} first, then to {}", format(between).name,
                            format(id).name),
-               cast_through(between, id, policy));
+               cast_through(between, RoundingMode::nearest_even, id, policy));
+  for (const FormatId between : {FormatId::f16, FormatId::bf16})
+    if (between != id)
+      add_code(fmt::format("truncated_{}_first", format(between).name),
+               fmt::format("truncated to {} first, then rounded to {}", format(between).name,
+                           format(id).name),
+               cast_through(between, RoundingMode::toward_zero, id, policy));
   if (id == FormatId::f32) {
     add_code("flushed_subnormals", "subnormal results flushed to zero", [](float x) {
       const bool subnormal = std::fpclassify(x) == FP_SUBNORMAL;
