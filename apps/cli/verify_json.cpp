@@ -120,7 +120,9 @@ json to_json(const VerifyReport& r) {
     causes.push_back({{"name", cause.name},
                       {"text", cause.text},
                       {"explained", cause.explained},
-                      {"contradicted", cause.contradicted}});
+                      {"contradicted", cause.contradicted},
+                      {"in_fp64", cause.in_fp64},
+                      {"undecided", cause.undecided}});
   result["diagnosis"] = {{"mismatches", r.diagnosis->mismatches},
                          {"right", r.diagnosis->right},
                          {"tried", r.diagnosis->tried},

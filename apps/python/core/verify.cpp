@@ -24,6 +24,8 @@ nb::list causes_of(const VerifyReport& report) {
     d["text"] = cause.text;
     d["explained"] = cause.explained;
     d["contradicted"] = cause.contradicted;
+    d["in_fp64"] = cause.in_fp64;
+    d["undecided"] = cause.undecided;
     list.append(d);
   }
   return list;

@@ -86,7 +86,8 @@ void Judge::keep(Cause cause, std::uint64_t mismatches) {
     return static_cast<double>(part) - of * static_cast<double>(all);
   };
   if (cause.explained > 0 && share(cause.explained, kExplainedShare, mismatches) >= 0.0 &&
-      share(cause.contradicted, kContradictedShare, diagnosis_.right) <= 0.0)
+      share(cause.contradicted, kContradictedShare, diagnosis_.right) <= 0.0 &&
+      share(cause.contradicted, kContradictedPerExplained, cause.explained) <= 0.0)
     diagnosis_.causes.push_back(std::move(cause));
 }
 

@@ -27,6 +27,8 @@ class Cause:
     text: str
     explained: int  #: mismatches of the sample whose code this mistake gives exactly
     contradicted: int  #: right elements of the sample that this mistake would make wrong
+    in_fp64: bool = False  #: no instruction computes it: `explained` counts values within the error of the right output
+    undecided: int = 0  #: mismatches that agree with the mistake and with the right output, within that error
 
 
 @dataclass(frozen=True)
