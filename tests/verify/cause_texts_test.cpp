@@ -73,33 +73,62 @@ constexpr const char* kWrongResults =
     "doubled_output: twice the right results\n"
     "halved_output: half the right results\n";
 
-std::string scale_texts(bool along_k, std::string_view letter, const std::string& of) {
+/// K of 520 terms in tiles of 128 where `along_k`; `masks`: of the rows that are exchanged.
+std::string scale_texts(bool along_k, std::string_view letter, const std::string& of,
+                        const std::vector<int>& masks) {
   std::string text;
   const auto add = [&](const std::string& name, const std::string& what) {
-    text += fmt::format("{}: {} {}\n", name, of, what);
+    text += fmt::format("{}: {}{}\n", name, of, what);
   };
-  add(fmt::format("missing_scale_{}", letter), "not applied");
-  add(fmt::format("doubled_scale_{}", letter), "applied twice");
-  add(fmt::format("inverted_scale_{}", letter), "inverted: divided instead of multiplied");
+  const auto value = [&](const std::string& name, const std::string& what) {
+    add(fmt::format("{}_scale_{}", name, letter), " " + what);
+  };
+  value("missing", "not applied");
+  value("doubled", "applied twice");
+  value("inverted", "inverted: divided instead of multiplied");
   add(fmt::format("e8m0_scale_{}_without_requantizing", letter),
-      "rounded up to a power of two (E8M0), with unchanged codes");
-  add(fmt::format("bf16_scale_{}", letter), "rounded to bf16");
-  add(fmt::format("f16_scale_{}", letter), "rounded to f16");
+      " rounded up to a power of two (E8M0), with unchanged codes");
+  add(fmt::format("e8m0_scale_{}_truncated", letter),
+      " truncated to a power of two: the exponent alone, with unchanged codes");
+  add(fmt::format("e8m0_scale_{}_nearest", letter),
+      " rounded to the nearest power of two, with unchanged codes");
+  value("bf16", "rounded to bf16");
+  value("f16", "rounded to f16");
   if (along_k) {
-    add(fmt::format("wrong_scale_axis_{}", letter), "read along the wrong axis");
-    add(fmt::format("stale_scale_{}", letter), "of the tile of K before");
-    add(fmt::format("next_scale_{}", letter), "of the next tile of K");
-    add(fmt::format("first_scale_{}", letter), "of the first tile of K throughout");
+    value("stale", "of the tile of K before");
+    value("next", "of the next tile of K");
+    value("first", "of the first tile of K throughout");
+    value("tail", "of the last, shorter tile of K: that of the tile before");
+    value("missing_last", "of the last tile of K, [512, 520), not applied");
+    value("missing_first", "of the first tile of K, [0, 128), not applied");
+    add(fmt::format("half_tile_scale_{}", letter),
+        ": the second half of each tile of K read the scale of the next tile");
   }
-  add(fmt::format("scale_{}_of_next_row", letter), "of the next row of tiles");
-  add(fmt::format("scale_{}_of_previous_row", letter), "of the previous row of tiles");
-  for (const int terms : {16, 32, 64, 256, 512})
-    if (along_k)
-      add(fmt::format("scale_group_{}_{}", terms, letter),
-          fmt::format("read as if a tile had {} terms of K", terms));
+  for (const int terms : {16, 32, 64, 256, 512}) {
+    if (!along_k) continue;
+    const std::string name = fmt::format("scale_group_{}_{}", terms, letter);
+    // With rows as long as they are or as the tiles make them; 16 is shorter than the unit's step.
+    for (int i = 0; i < (terms == 16 || terms > 128 ? 2 : 3); ++i)
+      add(name, fmt::format(" read as if a tile had {} terms of K", terms));
+    for (const char* which : {"first", "last"})
+      if (terms > 128)
+        add(name, fmt::format(": one for {} terms of K, the {} of its tiles", terms, which));
+  }
+  add(fmt::format("scale_{}_of_next_row", letter), " of the next row of tiles");
+  add(fmt::format("scale_{}_of_previous_row", letter), " of the previous row of tiles");
+  for (const int mask : masks)
+    add(fmt::format("scale_rows_xor_{}_{}", mask, letter),
+        fmt::format(" of another row: row r has that of row r xor {}", mask));
   for (const int rows : {32, 64, 128, 256})
     add(fmt::format("scale_row_group_{}_{}", rows, letter),
-        fmt::format("read as if a tile had {} rows", rows));
+        fmt::format(" read as if a tile had {} rows", rows));
+  if (!along_k) return text;
+  add(fmt::format("wrong_scale_axis_{}", letter), " read along the wrong axis");
+  add(fmt::format("wrong_scale_axis_{}", letter), ": a column-major grid read as row-major");
+  add(fmt::format("linear_scale_read_as_128x4_{}", letter),
+      ": a row-major grid read as blocks of 128 x 4");
+  add(fmt::format("128x4_scale_read_as_linear_{}", letter),
+      ": blocks of 128 x 4 read as a row-major grid");
   return text;
 }
 
@@ -126,12 +155,15 @@ TEST_CASE("causes: all that are tried of a product with scales along K and C", "
       {.promotion_interval = 128},
       {.shape = {4, 6, 520}, .tiles_a = {4, 5}, .tiles_b = {6, 5}, .with_c = true});
   CHECK(without_accumulators(all_tried(random.product)) ==
-        std::string("130 tried\n"
+        std::string("203 tried\n"
                     "double_rounding_f16: double rounding: rounded to f16 first, then to f32\n"
                     "double_rounding_bf16: double rounding: rounded to bf16 first, then to f32\n"
+                    "truncated_f16_first: truncated to f16 first, then rounded to f32\n"
+                    "truncated_bf16_first: truncated to bf16 first, then rounded to f32\n"
                     "flushed_subnormals: subnormal results flushed to zero\n") +
-            kWrongResults + scale_texts(true, "a", "A's scale") +
-            scale_texts(true, "b", "B's scale") + scale_texts(true, "a_and_b", "both scales") +
+            kWrongResults + scale_texts(true, "a", "A's scale", {1, 2}) +
+            scale_texts(true, "b", "B's scale", {1, 2, 4}) +
+            scale_texts(true, "a_and_b", "both scales", {1, 2, 4}) +
             "swapped_scales: A's scales on B and B's on A\n" + kScaleOrders +
             "c_in_accumulator: C entered at another place: as c_enters=accumulator\n"
             "c_in_epilogue: C entered at another place: as c_enters=epilogue\n"
@@ -173,15 +205,16 @@ TEST_CASE("causes: all that are tried of a product of FNUZ codes and bf16 output
   const RandomProduct random({.model = "gfx942.mfma.fp8", .output = default_output(FormatId::bf16)},
                              {.shape = {4, 6, 200}, .tiles_a = {4}});
   CHECK(without_accumulators(all_tried(random.product)) ==
-        std::string("79 tried\n"
+        std::string("88 tried\n"
                     "double_rounding_f16: double rounding: rounded to f16 first, then to bf16\n"
+                    "truncated_f16_first: truncated to f16 first, then rounded to bf16\n"
                     "rtz_cast: truncated (round toward zero) instead of rounded to nearest\n"
                     "ties_away_cast: ties rounded away from zero instead of to even\n"
                     "saturated: values beyond the largest finite one saturated instead of "
                     "becoming NaN or infinity\n"
                     "flushed_subnormals: subnormal results flushed to zero\n") +
-            kWrongResults + scale_texts(false, "a", "A's scale") +
-            scale_texts(false, "a_and_b", "both scales") + kScaleOrders +
+            kWrongResults + scale_texts(false, "a", "A's scale", {1, 2}) +
+            scale_texts(false, "a_and_b", "both scales", {1, 2}) + kScaleOrders +
             "fnuz_inputs: FNUZ/FN mix-up: the codes were read with the other bias\n"
             "fnuz_a: FNUZ/FN mix-up: A's codes were read with the other bias\n"
             "fnuz_b: FNUZ/FN mix-up: B's codes were read with the other bias\n"
@@ -331,8 +364,10 @@ TEST_CASE("causes: the texts of mistakes in casts of outputs and of operands", "
       CHECK(texts(id, saturates ? kNvidiaSatfinite : kNvidiaNosat) ==
             fmt::format("double_rounding_f16: double rounding: rounded to f16 first, then to {}\n"
                         "double_rounding_bf16: double rounding: rounded to bf16 first, then to {}\n"
+                        "truncated_f16_first: truncated to f16 first, then rounded to {}\n"
+                        "truncated_bf16_first: truncated to bf16 first, then rounded to {}\n"
                         "{}{}{}{}{}{}",
-                        name, name, middle,
+                        name, name, name, name, middle,
                         saturates ? "not_saturated: values beyond the largest finite one became "
                                     "NaN or infinity instead of saturating\n"
                                   : "saturated: values beyond the largest finite one saturated "
@@ -347,7 +382,7 @@ TEST_CASE("causes: the texts of mistakes in casts of outputs and of operands", "
   Product product = make_product(operands, {});
   std::string quantized;
   const std::string all = all_tried(product);
-  for (const char* start : {"truncated_", "triton_interpreter_cast_"})
+  for (const char* start : {"truncated_quantization_", "triton_interpreter_cast_"})
     for (std::size_t at = 0; (at = all.find(start, at)) != std::string::npos; ++at)
       if (at == 0 || all[at - 1] == '\n') quantized += all.substr(at, all.find('\n', at) + 1 - at);
   std::string expected;

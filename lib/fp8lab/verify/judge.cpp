@@ -34,7 +34,7 @@ Judge::Judge(const OutputCast& output, std::vector<std::uint32_t> golden,
     (right(i, got_[i]) ? diagnosis_.right : diagnosis_.mismatches) += 1;
 }
 
-void Judge::consider(std::string name, std::string text, std::span<const std::uint32_t> codes) {
+bool Judge::consider(std::string name, std::string text, std::span<const std::uint32_t> codes) {
   ++diagnosis_.tried;
   Cause cause{std::move(name), std::move(text), 0, 0};
   for (std::size_t i = 0; i < codes.size(); ++i) {
@@ -43,7 +43,7 @@ void Judge::consider(std::string name, std::string text, std::span<const std::ui
     else
       cause.explained += explains(i, codes[i]) ? 1 : 0;
   }
-  keep(std::move(cause), diagnosis_.mismatches);
+  return keep(std::move(cause), diagnosis_.mismatches);
 }
 
 void Judge::consider_in_fp64(std::string name, std::string text, std::span<const double> values,
@@ -81,14 +81,16 @@ bool Judge::near(std::uint32_t code, double value, double tolerance) const {
   return std::abs(x - value) <= tolerance;
 }
 
-void Judge::keep(Cause cause, std::uint64_t mismatches) {
+bool Judge::keep(Cause cause, std::uint64_t mismatches) {
   const auto share = [](std::uint64_t part, double of, std::uint64_t all) {
     return static_cast<double>(part) - of * static_cast<double>(all);
   };
-  if (cause.explained > 0 && share(cause.explained, kExplainedShare, mismatches) >= 0.0 &&
-      share(cause.contradicted, kContradictedShare, diagnosis_.right) <= 0.0 &&
-      share(cause.contradicted, kContradictedPerExplained, cause.explained) <= 0.0)
-    diagnosis_.causes.push_back(std::move(cause));
+  const bool enough = cause.explained > 0 &&
+                      share(cause.explained, kExplainedShare, mismatches) >= 0.0 &&
+                      share(cause.contradicted, kContradictedShare, diagnosis_.right) <= 0.0 &&
+                      share(cause.contradicted, kContradictedPerExplained, cause.explained) <= 0.0;
+  if (enough) diagnosis_.causes.push_back(std::move(cause));
+  return enough;
 }
 
 bool Judge::explains(std::size_t place, std::uint32_t code) const {

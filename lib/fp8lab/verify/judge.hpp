@@ -23,8 +23,8 @@ class Judge {
   Judge(const OutputCast& output, std::vector<std::uint32_t> golden, std::vector<std::uint32_t> got,
         std::vector<ErrorBudget> budgets = {});
 
-  /// Judges the output of a mistake on the sample.
-  void consider(std::string name, std::string text, std::span<const std::uint32_t> codes);
+  /// Judges the output of a mistake on the sample: true if it is a cause.
+  bool consider(std::string name, std::string text, std::span<const std::uint32_t> codes);
   /// What an FP64 value says of the mismatch at `place`.
   enum class Evidence : std::uint8_t {
     explains,   ///< the output is within the tolerance of the value, and the right output is not
@@ -70,8 +70,8 @@ class Judge {
   [[nodiscard]] std::size_t worst() const;
   /// Whether the code is within the tolerance of the value, special values being alike.
   [[nodiscard]] bool near(std::uint32_t code, double value, double tolerance) const;
-  /// Keeps a cause that explains enough of so many mismatches and contradicts little.
-  void keep(Cause cause, std::uint64_t mismatches);
+  /// Keeps a cause if it explains enough of so many mismatches and contradicts little.
+  bool keep(Cause cause, std::uint64_t mismatches);
 
   OutputCast output_;
   std::vector<std::uint32_t> golden_;

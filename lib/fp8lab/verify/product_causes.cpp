@@ -110,9 +110,10 @@ class ProductHypotheses {
   [[nodiscard]] std::vector<std::uint32_t> codes_of(const std::vector<float>& output) const {
     return code_words(product_.output.format, cast_output(output, product_.output, threads_));
   }
-  void consider(const std::string& name, const std::string& text,
+  /// Whether it is a cause.
+  bool consider(const std::string& name, const std::string& text,
                 const std::vector<float>& output) {
-    judge_.consider(name, text, codes_of(output));
+    return judge_.consider(name, text, codes_of(output));
   }
   /// Whether it explains enough of the mismatches that were looked at first.
   [[nodiscard]] bool plausible(const std::vector<float>& few) const {
@@ -179,10 +180,10 @@ class ProductHypotheses {
     const std::optional<Product> few = wrong(probe_of_whole_);
     if (!few) return;
     const Result result = attempt([&] { return compute(*few, threads_); });
-    const bool fits = result && plausible(*result);
-    if (fits)
-      if (const Result all = attempt([&] { return compute(*wrong(sample_), threads_); }))
-        return consider(name, text, *all);
+    if (result && plausible(*result)) {
+      const Result all = attempt([&] { return compute(*wrong(sample_), threads_); });
+      if (all && consider(name, text, *all)) return;
+    }
     // A kernel that scales in software has other bits than the instruction that does.
     if (result && !applies_scales(product_.problem)) return judge_.dismiss();
     in_fp64(name, text, *few, [&] { return *wrong(sample_); });

@@ -232,6 +232,7 @@ class Table {
 
   /// The whole grid in another order.
   void orders() {
+    if (tile_along_k(p_) == 0) return;
     place("wrong_scale_axis_{}", "{} read along the wrong axis", column_major());
     place("wrong_scale_axis_{}", "{}: a column-major grid read as row-major",
           row_major_of_column_major());
