@@ -237,6 +237,9 @@ bool judged(Drawn& drawn, const AnyProduct& product, const std::vector<std::int6
   VerifyOptions options;
   options.threads = 1;
   const auto report = verify(product, operand(id, shape, wrong), options);
+  // Of a large argument an activation may be off by more than its value.
+  const bool allowed = is_transcendental(drawn.spec().epilogue.activation);
+  if (allowed && report.verdict != Verdict::mismatch) return false;
   CHECK(report.verdict == Verdict::mismatch);
   CHECK_FALSE(describe(report).empty());
   options.check.kind = Check::Kind::budget;
