@@ -3,7 +3,7 @@
 from dataclasses import replace
 from typing import NamedTuple
 
-from exact import E8M13, F16, F32
+from exact import E8M13, F16, F32, FORMATS
 from units import ExactSum, Fma, FlushedGroups, Fp4Dot, FusedDot, Halves, RoundDown, ScaledDot, Unit
 
 
@@ -39,10 +39,11 @@ HALF = {"f16": SAME["f16"]}
 BRAIN = {"bf16": SAME["bf16"]}
 TENSOR = {"tf32": SAME["tf32"]}
 UNMIXED8 = {key: SAME[key] for key in ("e4m3", "e5m2")}
-NARROW = {"e2m1": ("e2m1", "e2m1"), "e2m3": ("e2m3", "e2m3"), "e3m2": ("e3m2", "e3m2"),
-          "e4m3.e2m1": ("e4m3fn", "e2m1"), "e2m1.e4m3": ("e2m1", "e4m3fn")}
 MIXED8 = {"e4m3.e5m2": ("e4m3fn", "e5m2"), "e5m2.e4m3": ("e5m2", "e4m3fn")}
 FP8 = UNMIXED8 | MIXED8
+PAIRED = {"e4m3": "e4m3fn", "e5m2": "e5m2", "e3m2": "e3m2", "e2m3": "e2m3", "e2m1": "e2m1"}
+PAIRS = {left if left == right else f"{left}.{right}": (a, b) for left, a in PAIRED.items()
+         for right, b in PAIRED.items()}
 
 
 def nvidia():
@@ -61,7 +62,7 @@ def nvidia():
     found |= plain("sm89.mma", FP8, 16, 13, None, None, E8M13) | plain("sm90.wgmma", FP8, 32, 13, None, None, E8M13)
     for chip, terms, formats in (("sm89.mma", 16, FP8), ("sm90.wgmma", 32, FP8)):
         found |= {f"{chip}.{label}.f16": Entry(fused(terms, 13, None, F16), *pair) for label, pair in formats.items()}
-    found |= plain("sm100.tcgen05", FP8, 32, 25, None, -21) | plain("sm120.mma", FP8, 32, 25, None, -21)
+    found |= plain("sm100.tcgen05", PAIRS, 32, 25, None, -21) | plain("sm120.mma", PAIRS, 32, 25, None, -21)
     return found
 
 
@@ -78,7 +79,7 @@ def halves():
 
 
 def positive_zero(unit):
-    """What rounds to zero is +0, as recordings of an H200 show."""
+    """What rounds to zero is +0: recordings of an H200, and mmasim 2.1.1 for the other chips."""
     if isinstance(unit, Halves):
         return replace(unit, inner=positive_zero(unit.inner))
     return replace(unit, keep_sign=False)
@@ -87,7 +88,7 @@ def positive_zero(unit):
 def scaled():
     found = {}
     for chip in ("sm100.tcgen05", "sm120.mma"):
-        for label, pair in (FP8 | NARROW).items():
+        for label, pair in PAIRS.items():
             unit = ScaledDot(32, F32, 25, "zero", -133)
             found[f"{chip}.mxf8f6f4.{label}"] = Entry(unit, *pair, ("ue8m0", 32))
         for scales in (("ue8m0", 32), ("ue8m0", 16), ("ue4m3", 16), ("ue4m3", 32)):
@@ -121,11 +122,16 @@ def model_of(name):
     return name.split()[0]
 
 
+def lowest_bit(entry):
+    """The place of the last bit of the smallest product."""
+    return sum(FORMATS[name].min_exponent - FORMATS[name].mantissa_bits for name in (entry.a, entry.b))
+
+
 def rounds_to_zero(entry):
     """Whether a sum of its products can be too small for its output."""
-    return entry.a in ("bf16", "tf32") or entry.half_output and (entry.a, entry.b) != ("e4m3fn", "e4m3fn")
+    return entry.scales or lowest_bit(entry) < (-24 if entry.half_output else -149)
 
 
 UNITS = {name: entry._replace(unit=positive_zero(entry.unit))
-         if name.startswith("sm90.") and rounds_to_zero(entry) else entry
+         if name.startswith("sm") and rounds_to_zero(entry) else entry
          for name, entry in (nvidia() | halves() | scaled() | amd()).items()}

@@ -314,12 +314,12 @@ class RoundDown(Unit):
     """CDNA3: products cut to their own largest exponent, then their sum and c cut down to the larger one of both.
 
     `sum_bits` 31: the sum of the products keeps 31 bits, and d is rounded from the exact sum with c. 32: it keeps 32,
-    and the sum with c is first cut down to 31 fraction bits. Sources disagree, and 31 is the default.
+    and the sum with c is first cut down to 31 fraction bits. Sources disagree, and 32 is the default.
     """
 
     two_groups: bool = False  # FP8 and BF8: even and odd products
     fraction_bits: int = 24
-    sum_bits: int = 31
+    sum_bits: int = 32
     c_bits: int = 24
     # rules
     product_cut: str = "toward zero"
