@@ -127,7 +127,7 @@ void add_attention(std::vector<Job>& jobs) {
        }});
 }
 
-void add_products(std::vector<Job>& jobs) {
+void add_products_in_modes(std::vector<Job>& jobs) {
   jobs.push_back(
       {"epilogue and split K", [](Bits& bits) {
          const Inputs& in = inputs();
@@ -272,7 +272,7 @@ TEST_CASE("entry points of public headers give the same bits in every floating-p
   std::vector<Job> jobs;
   add_scaling(jobs);
   add_attention(jobs);
-  add_products(jobs);
+  add_products_in_modes(jobs);
   add_searches(jobs);
   add_training(jobs);
   check_modes(jobs, 2, 10);
