@@ -331,8 +331,8 @@ class ProductHypotheses {
           std::tuple{Side::both, "a_and_b", "A and B"}}) {
       const FormatId id = side == Side::b ? sampled_.problem.b.format : sampled_.problem.a.format;
       for (const CodeMistake& mistake : code_mistakes(id)) {
-        const auto reads = [&](Side one, const CodeMatrix& m) -> CodeValue {
-          if (side != one && side != Side::both) return {};
+        const auto reads = [of_side = side, &mistake](Side one, const CodeMatrix& m) -> CodeValue {
+          if (of_side != one && of_side != Side::both) return {};
           return [&f = format(m.format), value = mistake.value](std::uint32_t code) {
             return value(f, code);
           };

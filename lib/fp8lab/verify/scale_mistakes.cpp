@@ -101,7 +101,8 @@ class Table {
                        return with_scale_values(take(whole, sample), side, of);
                      }});
   }
-  void place(std::string name, std::string text, ScalePosition position, std::int64_t k_block = 0) {
+  void place(std::string name, std::string text, const ScalePosition& position,
+             std::int64_t k_block = 0) {
     rows_.push_back({std::move(name), std::move(text),
                      [=](const Product& whole, const Sample& sample, Side side) {
                        return take_with_scales_read_at(whole, sample, side, position, k_block);
