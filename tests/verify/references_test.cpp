@@ -116,6 +116,16 @@ TEST_CASE("mistakes of casts: each is the cast that its name says, of every form
             return right(static_cast<float>(decode(g, encode(g, kNvidiaNosat, x))));
           });
       }
+      for (const FormatId between : {FormatId::f16, FormatId::bf16}) {
+        const Format& g = format(between);
+        CastPolicy first = kNvidiaNosat;
+        first.rounding = RoundingMode::toward_zero;
+        if (between != id)
+          expected.emplace_back(fmt::format("truncated_{}_first", g.name),
+                                [&g, &right, first](float x) {
+                                  return right(static_cast<float>(decode(g, encode(g, first, x))));
+                                });
+      }
       const auto under = [&](const char* name, CastPolicy changed) {
         expected.emplace_back(name, [&f, changed](float x) { return encode(f, changed, x); });
       };

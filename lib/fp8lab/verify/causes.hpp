@@ -37,8 +37,6 @@ struct Diagnosis {
 inline constexpr double kExplainedShare = 0.95;
 /// ... and would change at most this share of the right elements.
 inline constexpr double kContradictedShare = 0.05;
-/// ... and no more than this number of them for each mismatch that it explains.
-inline constexpr double kContradictedPerExplained = 0.1;
 
 /// The criterion for a mismatch, and for an explained mismatch.
 enum class Closeness : std::uint8_t {

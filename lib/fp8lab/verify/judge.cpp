@@ -87,8 +87,7 @@ bool Judge::keep(Cause cause, std::uint64_t mismatches) {
   };
   const bool enough = cause.explained > 0 &&
                       share(cause.explained, kExplainedShare, mismatches) >= 0.0 &&
-                      share(cause.contradicted, kContradictedShare, diagnosis_.right) <= 0.0 &&
-                      share(cause.contradicted, kContradictedPerExplained, cause.explained) <= 0.0;
+                      share(cause.contradicted, kContradictedShare, diagnosis_.right) <= 0.0;
   if (enough) diagnosis_.causes.push_back(std::move(cause));
   return enough;
 }
