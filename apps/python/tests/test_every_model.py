@@ -21,8 +21,10 @@ M, N, K = 5, 6, 128
 def operand(rng: np.random.Generator, name: str, rows: int) -> np.ndarray:
     """Random values as codes of a format."""
     values = rng.standard_normal((rows, K)).astype(np.float32)
-    if name in ("tf32", "f32"):
+    if name == "tf32":
         return values
+    if name == "f32":
+        return values.view(np.uint32)
     return values.astype(DTYPES[name])
 
 
@@ -44,21 +46,28 @@ def test_model(name: str) -> None:
     inputs = operand(rng, model.a_format, M), operand(rng, model.b_format, N)
     scales = {"a_scales": block_scales(rng, model, M), "b_scales": block_scales(rng, model, N)}
     how = {key: value for key, value in scales.items() if value is not None}
+    if model.a_format in ("tf32", "f32"):
+        how |= {"a_format": model.a_format, "b_format": model.b_format}
     d = fp8lab.gemm(*inputs, model=name, **how)
     assert d.shape == (M, N)
     assert np.isfinite(d).all()
-    assert_matches(d, inputs, model=name, **how)
+    # Every accumulator gives the same sums of FP4, so that a bitwise check of them has no power.
+    assert_matches(d, inputs, model=name, require_power=False, **how)
     one = d.copy()
-    one[1, 2] += 1
+    one[1, 2] = 2 * one[1, 2] + 1
     for wrong in (one, 2 * d + 1, np.zeros_like(d), -d):
-        for check in ("bitwise", "budget"):
+        for check in ("bitwise",) if model.standing == "definition" else ("bitwise", "budget"):
             report = fp8lab.verify(wrong, inputs, model=name, check=check, **how)
             assert report.verdict == "mismatch", check
             with pytest.raises(AssertionError, match="mismatch"):
                 assert_matches(wrong, inputs, model=name, check=check, **how)
-    found = fp8lab.identify(d, inputs, **how)
-    assert found.explained
-    assert any(name in one.models for one in found.ranking[0].members)
+    if model.a_format == "f32":
+        with pytest.raises(ValueError, match="expected a tensor-core input format"):
+            fp8lab.identify(d, inputs, **how)
+    else:
+        found = fp8lab.identify(d, inputs, **how)
+        assert found.explained
+        assert any(name in one.models for one in found.ranking[0].members)
     vectors = fp8lab.vectors(name, count=20)
     assert fp8lab.replay(vectors, name).mismatches == 0
     works_or_says_what_it_expects(lambda: tolerance((M, N, K), model=name, trials=10))

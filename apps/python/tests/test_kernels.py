@@ -17,11 +17,22 @@ def operands(m=16, n=12, k=1024, seed=0):
     )
 
 
+def block_scales(rng, call, rows):
+    """Scales that a block-scaled instruction applies: E8M0 per 32 terms, or UE4M3 per 16."""
+    block, low, dtype = (16, 40, ml_dtypes.float8_e4m3fn) if "1x16" in call.scales else (32, 124, ml_dtypes.float8_e8m0fnu)
+    codes = rng.integers(low, low + 8, (rows, 1024 // block), dtype=np.uint8)
+    return fp8lab.Scales(codes.view(dtype), 1, block)
+
+
 def test_every_call_computes_and_verifies():
-    a, b = operands()
     rng = np.random.default_rng(8)
     for name, call in fp8lab.calls().items():
+        a, b = operands()
+        if "nvfp4" in name:
+            a, b = (x.astype(np.float32).astype(ml_dtypes.float4_e2m1fn) for x in (a, b))
         scales = {}
+        if call.scales.startswith(("1x32", "1x16")):
+            scales = {"a_scales": block_scales(rng, call, 16), "b_scales": block_scales(rng, call, 12)}
         if call.scales.startswith("1x128"):
             of_b = fp8lab.Scales(rng.random((1, 8), f32), 128, 128)
             if call.scales.endswith("1x128"):
@@ -49,7 +60,7 @@ def test_a_call_reads_other_formats_and_row_scales():
 def test_a_call_with_tiles_of_scales_needs_them():
     a, b = operands()
     scales = {f"{name}_scales": fp8lab.Scales(np.ones((rows, 8), f32), 1, 128) for name, rows in (("a", 16), ("b", 12))}
-    tiled = [name for name, call in fp8lab.calls().items() if "1x128" in call.scales]
+    tiled = [name for name, call in fp8lab.calls().items() if call.scales.startswith("1x128")]
     assert "deepgemm.h100" in tiled and "triton.block.hopper" in tiled
     for name in tiled:
         groups = fp8lab.Groups("batched")

@@ -207,7 +207,7 @@ def codes_of(
         return (words_of(array) if typed else _unpacked(argument, array, stated)), name
     name = format_of(argument, array, stated, keyword)
     known = array.dtype in _FORMATS or array.dtype in _WORDS.values()
-    if not known and not (array.dtype == np.float32 and name == "tf32"):
+    if not known and not (array.dtype == np.float32 and name in ("tf32", "f32")):
         raise bad(argument, f"codes of {name} as its dtype or as unsigned words", array.dtype)
     return words_of(array), name
 
