@@ -161,7 +161,7 @@ TEST_CASE("identify: what is right on the sample is ranked by the whole output",
 
 TEST_CASE("identify: zeros of either sign make the sign of zero a question", "[identify]") {
   // Two accumulators that differ in nothing else: no two registered ones do.
-  const std::string model = "sm100.tcgen05.e4m3";
+  const std::string model = "sm100.mma.bf16";
   const std::vector<std::string> more{model + ":zero_sign=kept"};
   for (const FormatId id : {FormatId::f32, FormatId::bf16, FormatId::f16, FormatId::e4m3fn}) {
     const RandomProduct random({.model = model, .output = default_output(id)},
