@@ -27,9 +27,9 @@
 #include "models.hpp"
 #include "option_text.hpp"
 #include "progress_bar.hpp"
+#include "say.hpp"
 #ifdef FP8LAB_WITH_MPI
 #include "fp8lab/mpi/fabric.hpp"
-#include "say.hpp"
 #endif
 
 namespace fp8lab::cli {
