@@ -2,12 +2,11 @@
 
 Usage: changed.py files             the changed files
        changed.py lint BUILD        the sources to lint: changed ones, and for a changed header two that include it
-       changed.py rooms [SEED]      the rooms of tests to build with sanitizers: one that changed, then others that
-                                    changed, the ones changed last first, and any, drawn by SEED, while what they
-                                    compile in all stays in a bound; costly ones only if no other changed
+       changed.py rooms             the rooms of tests to build with sanitizers: those that changed, the ones changed
+                                    last first, while what they compile in all stays in a bound; costly ones only if
+                                    no other changed
        changed.py left-out ROOM...  the rooms of lib/ that no test of these rooms stands on
-       changed.py tests SEED        the tests that this run leaves to others: long ones of parts that the change does
-                                    not touch and that SEED does not draw
+       changed.py tests             the long tests of parts that the change does not touch: `./dev nightly` runs them
 
 A change is what differs from FP8LAB_BASE if that names a commit, else from where this branch left
 origin/main. A clone of main has left it nowhere: there the commits of the twelve hours before the
@@ -16,7 +15,6 @@ newest count as the change, by the commits' own dates. A history that does not r
 """
 
 import os
-import random
 import re
 import subprocess
 import sys
@@ -33,22 +31,22 @@ WHOLE_LIBRARY = COSTLY_ROOMS | {"cuda", "explorer"}  # they stand on more than l
 INCLUDED = re.compile(r'^#\s*include "fp8lab/(\w+)/', re.MULTILINE)
 OTHER_TESTS = re.compile(r'^#\s*include "(\w+)/', re.MULTILINE)
 APP_SOURCE = re.compile(r'^#\s*include "(apps/\w+/\w+)\.cpp"', re.MULTILINE)
-# Long tests of one part: what makes them run, and in one of how many runs they are drawn otherwise.
+# Long tests of one part, and the files whose change makes them run.
 REPORTS = re.compile(r"lib/fp8lab/(report|plots|experiment)/|tests/(report|browser)/.*(?<!_test\.cpp)$")
 TRAINS = re.compile(r"(experiments/(claims|common)|lib/fp8lab/(train|model|optim|collectives|experiment))/")
 PROCESSES = re.compile(r"(lib/fp8lab/(mpi|collectives|sweep)|experiments/(fp8-allreduce|data-parallel|fp8-lm)|tests/mpi)/")
 TIMES = re.compile(r"(apps/cli/(bench|cast_baselines|conformance|timed_rows|sweep|train)|lib/fp8lab/bench/|tests/cli/(bench_command|clock_command|even_clock))")
-DRAWN_TESTS = {
-    "report_browser": (REPORTS, 3),
-    "report_plots": (REPORTS, 3),
-    "notebooks": (re.compile(r"(notebooks|apps/python)/"), 2),
-    "claims_reproducible": (TRAINS, 2),
-    "backward_mutants": (re.compile(r"(lib/fp8lab|tests)/(train|attention)/"), 3),
-    "recipes_oracle": (re.compile(r"(lib/fp8lab/(scaling|cast|formats)|tests/python)/"), 2),
-    "lost_output": (re.compile(r"(lib/fp8lab/io|apps/cli)/|tests/cli/(lost_output|checking)"), 2),
-    **{f"mpi_{name}": (PROCESSES, 2) for name in ("sweep", "sharded_sweep", "fp8-allreduce", "data-parallel", "fp8-lm")},
-    "bench_even": (TIMES, 2),
-    "clock_command": (TIMES, 2),
+LONG_TESTS = {
+    "report_browser": REPORTS,
+    "report_plots": REPORTS,
+    "notebooks": re.compile(r"(notebooks|apps/python)/"),
+    "claims_reproducible": TRAINS,
+    "backward_mutants": re.compile(r"(lib/fp8lab|tests)/(train|attention)/"),
+    "recipes_oracle": re.compile(r"(lib/fp8lab/(scaling|cast|formats)|tests/python)/"),
+    "lost_output": re.compile(r"(lib/fp8lab/io|apps/cli)/|tests/cli/(lost_output|checking)"),
+    **{f"mpi_{name}": PROCESSES for name in ("sweep", "sharded_sweep", "fp8-allreduce", "data-parallel", "fp8-lm")},
+    "bench_even": TIMES,
+    "clock_command": TIMES,
 }
 EVERYTHING = "4b825dc642cb6eb9a060e54bf8d69288fbee4904"  # the empty tree
 
@@ -120,7 +118,7 @@ def lint_sources(build):
     return sources[:MOST_SOURCES]
 
 
-def rooms(seed):
+def rooms():
     """Folders of tests/ with unit tests."""
     every = sorted({path.parts[1] for path in Path("tests").glob("*/*_test.cpp")})
     touched = []
@@ -128,10 +126,8 @@ def rooms(seed):
         match = re.match(r"(?:tests|lib/fp8lab)/(\w+)/|(experiments|cuda)/", name)
         touched += [room for room in every if match and room in match.groups() and room not in touched]
     cheap = [room for room in touched if room not in COSTLY_ROOMS]
-    drawn = [room for room in every if room not in touched and room not in COSTLY_ROOMS]
-    random.Random(seed).shuffle(drawn)
     taken = []
-    for room in [*(cheap or touched), *drawn]:
+    for room in cheap or touched:
         if not taken or compiled([*taken, room]) <= MOST_COMPILED:
             taken.append(room)
     left = sorted(set(touched) - set(taken))
@@ -140,11 +136,9 @@ def rooms(seed):
     return sorted(taken)
 
 
-def tests_left(seed):
-    """Each test is drawn on its own, so that no two always run together."""
+def tests_left():
     files = changed_files()
-    return [name for name, (part, runs) in DRAWN_TESTS.items()
-            if not any(map(part.match, files)) and random.Random(f"{seed} {name}").randrange(runs) > 0]
+    return [name for name, part in LONG_TESTS.items() if not any(map(part.match, files))]
 
 
 def compiled(tested):
@@ -189,10 +183,10 @@ def main(arguments):
         lines = lint_sources(arguments[1])
     elif arguments[:1] == ["left-out"]:
         lines = left_out(arguments[1:])
-    elif arguments[:1] == ["rooms"]:
-        lines = rooms(arguments[1] if len(arguments) > 1 else None)
-    elif arguments[:1] == ["tests"] and len(arguments) == 2:
-        lines = tests_left(arguments[1])
+    elif arguments == ["rooms"]:
+        lines = rooms()
+    elif arguments == ["tests"]:
+        lines = tests_left()
     else:
         sys.exit(__doc__)
     print("\n".join(lines))
