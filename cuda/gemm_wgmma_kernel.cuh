@@ -25,7 +25,8 @@ constexpr int kSums = 64;
 constexpr int kSteps = 128 / kStepBytes;  // instructions along the K of a tile
 
 /// Starts the copy of one K tile of A and B into a stage.
-__device__ void start_tile(const GemmArguments& g, int tile, std::uint32_t stage, int thread) {
+inline __device__ void start_tile(const GemmArguments& g, int tile, std::uint32_t stage,
+                                  int thread) {
   const std::size_t a_row = static_cast<std::size_t>(blockIdx.y) * kBlockRows;
   const std::size_t b_row = static_cast<std::size_t>(blockIdx.x) * kBlockColumns;
   for (int chunk = thread; chunk < kTileBytes / 16; chunk += kBlockThreads) {
@@ -46,8 +47,9 @@ struct ScalePlaces {
 
 /// Adds the partial sums of an interval that began at term k to the FP32 totals.
 /// Rows and columns past the edge have zero sums and take the last scales.
-__device__ void promote_all(const GemmArguments& g, const ScalePlaces& places, int first_column,
-                            int k, const float (&sums)[kSums], float (&totals)[kSums]) {
+inline __device__ void promote_all(const GemmArguments& g, const ScalePlaces& places,
+                                   int first_column, int k, const float (&sums)[kSums],
+                                   float (&totals)[kSums]) {
   if (!g.scaled_along_k) {
     FP8LAB_UNROLL
     for (int i = 0; i < kSums; ++i) totals[i] = canonical_nan(totals[i] + sums[i]);
@@ -171,15 +173,6 @@ __global__ void __launch_bounds__(kBlockThreads, 1) multiply(const GemmArguments
       value = sums[i];
     g.d[static_cast<std::size_t>(row) * g.n + column] = value;
   }
-}
-
-/// Scales that do not change along K, and c with them.
-__global__ void finish_all(const GemmArguments g) {
-  const std::size_t size = static_cast<std::size_t>(g.m) * g.n;
-  const std::size_t stride = static_cast<std::size_t>(gridDim.x) * blockDim.x;
-  for (std::size_t i = static_cast<std::size_t>(blockIdx.x) * blockDim.x + threadIdx.x; i < size;
-       i += stride)
-    g.d[i] = finish(g, g.d[i], static_cast<int>(i / g.n), static_cast<int>(i % g.n));
 }
 
 }  // namespace fp8lab::cuda

@@ -6,6 +6,7 @@
 #pragma GCC diagnostic push
 #pragma GCC diagnostic ignored "-Wconversion"
 #pragma GCC diagnostic ignored "-Wshadow"
+#include "cuda/gemm_finish_kernel.cuh"
 #include "cuda/gemm_wgmma_kernel.cuh"
 #include "cuda/probes/wgmma_kernel.cuh"
 #pragma GCC diagnostic pop
