@@ -1,8 +1,11 @@
 // The product on the tensor cores: the source that has the inputs' instruction, then the scales of
 // whole sums.
 
-#include "gemm_wgmma.cuh"
+#include "gemm_wgmma.hpp"
 
+#include <string>
+
+#include "check.cuh"
 #include "gemm_finish_kernel.cuh"
 #include "gemm_launch.hpp"
 

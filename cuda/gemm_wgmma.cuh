@@ -5,16 +5,10 @@
 #include <string>
 
 #include "check.cuh"
+#include "gemm_wgmma.hpp"
 #include "gemm_wgmma_kernel.cuh"
 
 namespace fp8lab::cuda {
-
-/// One of these a source, `gemm_wgmma_<inputs>.cu`.
-void launch_wgmma_e4m3(const GemmArguments& arguments);
-void launch_wgmma_e4m3_e5m2(const GemmArguments& arguments);
-void launch_wgmma_e5m2_e4m3(const GemmArguments& arguments);
-void launch_wgmma_e5m2(const GemmArguments& arguments);
-void launch_wgmma_bf16(const GemmArguments& arguments);
 
 namespace {
 

@@ -25,7 +25,7 @@ constexpr int kSums = 64;
 constexpr int kSteps = 128 / kStepBytes;  // instructions along the K of a tile
 
 /// Starts the copy of one K tile of A and B into a stage.
-inline __device__ void start_tile(const GemmArguments& g, int tile, std::uint32_t stage,
+static __device__ void start_tile(const GemmArguments& g, int tile, std::uint32_t stage,
                                   int thread) {
   const std::size_t a_row = static_cast<std::size_t>(blockIdx.y) * kBlockRows;
   const std::size_t b_row = static_cast<std::size_t>(blockIdx.x) * kBlockColumns;
@@ -47,7 +47,7 @@ struct ScalePlaces {
 
 /// Adds the partial sums of an interval that began at term k to the FP32 totals.
 /// Rows and columns past the edge have zero sums and take the last scales.
-inline __device__ void promote_all(const GemmArguments& g, const ScalePlaces& places,
+static __device__ void promote_all(const GemmArguments& g, const ScalePlaces& places,
                                    int first_column, int k, const float (&sums)[kSums],
                                    float (&totals)[kSums]) {
   if (!g.scaled_along_k) {
