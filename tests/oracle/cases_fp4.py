@@ -26,7 +26,8 @@ class Fp4Drawer(Drawer):
         return self.rng.randint(0, 127)
 
     def ue8m0_bottom(self, spread):
-        return 127 - 86 + self.rng.randint(-3, 3)
+        """Below the lower limit of exponents: terms that a subnormal holds, and terms at the last aligned bit."""
+        return 127 - self.rng.choice([72, 86]) + self.rng.randint(-1, 1)
 
     def ue8m0_large(self, spread):
         return self.rng.randint(150, 254)
