@@ -126,7 +126,7 @@ int run(ClaimsArguments options) {
         "{}\n",
         json_text(nlohmann::ordered_json{{"seed", options.context.seed}, {"claims", measured}}, 2));
   else
-    say("{} hold, {} hold with a correction, {} do not hold, {} cannot be decided at this size, {} "
+    say("{} hold, {} hold with a correction, {} do not hold, {} cannot be decided here, {} "
         "could not be measured (seed {})\n",
         counts[Verdict::holds], counts[Verdict::holds_with_correction],
         counts[Verdict::does_not_hold], counts[Verdict::cannot_tell], failed, options.context.seed);

@@ -74,7 +74,7 @@ std::string count_finding(const std::vector<MeasuredClaim>& measured) {
   };
   return fmt::format(
       "Of {} claims {} hold, {} hold with a correction, {} do not hold, and {} cannot be decided "
-      "at this size.",
+      "here.",
       measured.size(), count(Verdict::holds), count(Verdict::holds_with_correction),
       count(Verdict::does_not_hold), count(Verdict::cannot_tell));
 }

@@ -25,7 +25,7 @@ std::vector<Claim> join_groups() {
 
 std::string_view to_string(Verdict verdict) {
   constexpr std::array<std::string_view, 4> kNames{"holds", "holds with a correction",
-                                                   "does not hold", "cannot tell at this size"};
+                                                   "does not hold", "cannot tell"};
   return kNames[static_cast<std::size_t>(verdict)];
 }
 

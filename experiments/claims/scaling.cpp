@@ -1,4 +1,4 @@
-// S1 - S3, S5, S6 and S12: what the FP8 guide and the TransformerEngine guide say about scaling,
+// S1 - S3, S5, S6 and S12: what the FP8 guide and the tutorial say about scaling,
 // measured on data and formats.
 
 #include <fmt/format.h>
@@ -258,7 +258,7 @@ std::vector<Claim> scaling_claims() {
       {"S6", kGuide, "FP8 weights can be cached until their scale changes",
        "4096 weights, delayed scaling with a history of 16, 32 steps of decay and noise",
        "holds if the cached codes always equal fresh ones", measure_s6, judge_s6},
-      {"S12", "TransformerEngine guide", "an overflow of E5M2 always gives Inf or NaN",
+      {"S12", kTutorial, "an overflow of E5M2 always gives Inf or NaN",
        "1e6 through every cast profile",
        "holds if all give Inf or NaN, with a correction if some do", measure_s12, judge_s12,
        Basis::arithmetic},

@@ -32,8 +32,11 @@ std::int64_t leaving_step(const std::vector<double>& run, const std::vector<doub
 std::string note_way(Measurement& m, const std::string& name, const StudySettings& settings,
                      const SeededRuns& way, const SeededRuns& reference,
                      const SeededRuns& control) {
+  std::vector<bool> bad;
+  for (std::size_t s = 0; s < kSeeds; ++s)
+    bad.push_back(diverged(settings, way.losses[s], reference.losses[s]));
   const Judgement j = judge_seeds(way.tails(settings), reference.tails(settings),
-                                  control.tails(settings), settings.follow_nats);
+                                  control.tails(settings), settings.follow_nats, bad);
   std::vector<std::int64_t> left;
   for (std::size_t s = 0; s < kSeeds; ++s)
     left.push_back(leaving_step(way.losses[s], reference.losses[s], j.band));

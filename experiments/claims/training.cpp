@@ -146,7 +146,7 @@ double different_bits(const std::vector<float>& a, const std::vector<float>& b) 
 Verdict judge_t5(Values values) {
   const bool differs = std::any_of(values.begin(), values.end(),
                                    [](const MeasuredValue& v) { return v.value > 0.0; });
-  return differs ? Verdict::holds : Verdict::does_not_hold;
+  return differs ? Verdict::holds : Verdict::cannot_tell;
 }
 
 Measurement measure_t5(const ClaimContext& context) {
@@ -206,8 +206,9 @@ std::vector<Claim> training_claims() {
        "snapshot: sums in a fixed order. Whether a GPU's kernels keep an order (atomics, a "
        "library's "
        "choice of algorithm) is not measured",
-       "holds if any weight differs in any bit; does not hold if none does, since then arithmetic "
-       "and recipes leave reproducibility to the kernels",
+       "holds if any weight differs in any bit; cannot tell if none does, since then "
+       "reproducibility "
+       "is left to the kernels of a GPU, which an emulator does not run",
        measure_t5, judge_t5},
   };
 }

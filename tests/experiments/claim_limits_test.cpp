@@ -101,11 +101,14 @@ F4a: nearest_exponent 0.85, truncation_exponent 1 -> holds
   nearest_exponent 0.65- -> does not hold
   nearest_exponent 0.5, truncation_exponent 0.85 -> holds with a correction
   nearest_exponent 0.5, truncation_exponent 0.85+ -> does not hold
-F4b: share 0.008 -> holds
-  share 0.00751 -> holds
-  share 0.00749 -> does not hold
-  share 0.00849 -> holds
-  share 0.00851 -> does not hold
+F4b: share_of_products 0.016, share_of_flops 0.008 -> holds
+  share_of_flops 0.00751 -> holds
+  share_of_flops 0.00749 -> does not hold
+  share_of_flops 0.00849 -> holds
+  share_of_flops 0.00851 -> does not hold
+F4b: share_of_products 0.008, share_of_flops 0.004 -> holds with a correction
+  share_of_products 0.00749 -> does not hold
+  share_of_products 0.00851 -> does not hold
 F4c: error 0.027, error_promoted 0.0006 -> holds
   error 0.0135 -> holds
   error 0.0135- -> does not hold
@@ -242,13 +245,13 @@ A5: standing_fp8-lm follows, standing_fp8-lm-fp8-v leaves, standing_fp8-lm-fp8-m
   diverged_fp8-lm-fp8-v 2 -> holds with a correction
   diverged_fp8-lm-fp8-master 2 -> holds with a correction
   standing_fp8-lm leaves -> does not hold
-  standing_fp8-lm undecided -> cannot tell at this size
-  standing_fp8-lm lower -> cannot tell at this size
+  standing_fp8-lm undecided -> cannot tell
+  standing_fp8-lm lower -> cannot tell
   standing_fp8-lm-fp8-v follows -> does not hold
-  standing_fp8-lm-fp8-v undecided -> cannot tell at this size
+  standing_fp8-lm-fp8-v undecided -> cannot tell
   standing_fp8-lm-fp8-master follows -> does not hold
-  standing_fp8-lm-fp8-master undecided -> cannot tell at this size
-  standing_fp8-lm-fp8-master lower -> cannot tell at this size
+  standing_fp8-lm-fp8-master undecided -> cannot tell
+  standing_fp8-lm-fp8-master lower -> cannot tell
 A8: min_normal_log2 -6, min_subnormal_log2 -9 -> does not hold
   min_normal_log2 -13 -> holds
   min_normal_log2 -13+ -> does not hold
@@ -351,16 +354,16 @@ S1: int8_mse_0_outliers 1.2e-05, e4m3_mse_0_outliers 1.8e-05, int8_mse_100_outli
   int8_mse_500_outliers 0.00098, e4m3_mse_500_outliers 0.0042 -> does not hold
 S1a: printed_ratio_off 0.05, ratio_0 0.5, ratio_6 0.5, ratio_20 0.5, ratio_60 0.5 -> does not hold
   ratio_0 1 -> does not hold
-  ratio_0 1+ -> cannot tell at this size
+  ratio_0 1+ -> cannot tell
   ratio_0 1+, printed_ratio_off 0.05+ -> does not hold
   ratio_6 1 -> does not hold
-  ratio_6 1+ -> cannot tell at this size
+  ratio_6 1+ -> cannot tell
   ratio_6 1+, printed_ratio_off 0.05+ -> does not hold
   ratio_20 1 -> does not hold
-  ratio_20 1+ -> cannot tell at this size
+  ratio_20 1+ -> cannot tell
   ratio_20 1+, printed_ratio_off 0.05+ -> does not hold
   ratio_60 1 -> does not hold
-  ratio_60 1+ -> cannot tell at this size
+  ratio_60 1+ -> cannot tell
   ratio_60 1+, printed_ratio_off 0.05+ -> does not hold
 S2: finite_values 240 -> holds
   finite_values 239 -> does not hold
@@ -377,20 +380,19 @@ S6: stale_steps 0 -> holds
 S12: profiles_inf 1, profiles_finite 0 -> holds
   profiles_finite 1 -> holds with a correction
   profiles_inf 0 -> does not hold
-S4: delayed_after 1, current 1, torchao 1 -> holds
-  delayed_after 2 -> holds with a correction
-  current 2 -> holds with a correction
-  torchao 2 -> holds with a correction
-S4: delayed_after 2, current 2, torchao 2 -> does not hold
-  delayed_after 1 -> holds with a correction
-  current 1 -> holds with a correction
-  torchao 1 -> holds with a correction
-S8: scales 1 -> holds
+S4: delayed_remembered 112, listing_remembered 112, delayed_forgotten 1, listing_forgotten 1 -> holds
+  delayed_forgotten 112 -> holds with a correction
+  listing_forgotten 112 -> holds with a correction
+  delayed_remembered 1 -> does not hold
+  listing_remembered 1 -> does not hold
+S8: scales 1, distinct 1 -> holds
   scales 2 -> does not hold
-S9: default_history 16, overridden_history 15 -> holds
-  default_history 17 -> does not hold
-  default_history 15, overridden_history 16 -> holds with a correction
-  default_history 17, overridden_history 17 -> does not hold
+  scales 8, distinct 8 -> holds with a correction
+  scales 8, distinct 7 -> does not hold
+S9: passed_history 16, default_history 1024 -> holds
+  passed_history 17 -> does not hold
+  passed_history 15, default_history 16 -> holds with a correction
+  passed_history 15, default_history 17 -> does not hold
 S10: e4m3_throughout 0, e4m3_tiles 0.5, e5m2_tensor 0.5 -> holds
   e4m3_throughout 1 -> does not hold
   e4m3_throughout 1, e4m3_tiles 0.5+ -> holds with a correction
@@ -401,49 +403,49 @@ T1: standing_unscaled-e4m3 leaves, first_left_unscaled-e4m3 150, last_left_unsca
       holds
   first_left_unscaled-e4m3 149 -> holds with a correction
   last_left_unscaled-e4m3 301 -> holds with a correction
-  standing_unscaled-e4m3 follows -> cannot tell at this size
-  standing_unscaled-e4m3 undecided -> cannot tell at this size
-  standing_unscaled-e4m3 lower -> cannot tell at this size
+  standing_unscaled-e4m3 follows -> cannot tell
+  standing_unscaled-e4m3 undecided -> cannot tell
+  standing_unscaled-e4m3 lower -> cannot tell
   first_left_unscaled-hybrid 149 -> holds with a correction
   last_left_unscaled-hybrid 301 -> holds with a correction
-  standing_unscaled-hybrid follows -> cannot tell at this size
-  standing_unscaled-hybrid undecided -> cannot tell at this size
-  standing_unscaled-hybrid lower -> cannot tell at this size
+  standing_unscaled-hybrid follows -> cannot tell
+  standing_unscaled-hybrid undecided -> cannot tell
+  standing_unscaled-hybrid lower -> cannot tell
   first_left_e5m2-only 149 -> holds with a correction
   last_left_e5m2-only 301 -> holds with a correction
-  standing_e5m2-only follows -> cannot tell at this size
-  standing_e5m2-only undecided -> cannot tell at this size
-  standing_e5m2-only lower -> cannot tell at this size
+  standing_e5m2-only follows -> cannot tell
+  standing_e5m2-only undecided -> cannot tell
+  standing_e5m2-only lower -> cannot tell
   first_left_no-promotion 149 -> holds with a correction
   last_left_no-promotion 301 -> holds with a correction
-  standing_no-promotion follows -> cannot tell at this size
-  standing_no-promotion undecided -> cannot tell at this size
-  standing_no-promotion lower -> cannot tell at this size
+  standing_no-promotion follows -> cannot tell
+  standing_no-promotion undecided -> cannot tell
+  standing_no-promotion lower -> cannot tell
 T2: standing_range leaves, standing_range_mended follows, standing_formats leaves,
       standing_formats_mended follows, standing_outliers leaves, standing_outliers_mended follows,
       standing_accumulator leaves, standing_accumulator_mended follows -> holds with a correction
   standing_range_mended leaves -> does not hold
-  standing_range_mended undecided -> cannot tell at this size
-  standing_range_mended lower -> cannot tell at this size
-  standing_range follows -> cannot tell at this size
-  standing_range undecided, standing_range_mended leaves -> cannot tell at this size
+  standing_range_mended undecided -> cannot tell
+  standing_range_mended lower -> cannot tell
+  standing_range follows -> cannot tell
+  standing_range undecided, standing_range_mended leaves -> cannot tell
   standing_formats_mended leaves -> does not hold
-  standing_formats_mended undecided -> cannot tell at this size
-  standing_formats_mended lower -> cannot tell at this size
-  standing_formats follows -> cannot tell at this size
-  standing_formats undecided, standing_formats_mended leaves -> cannot tell at this size
+  standing_formats_mended undecided -> cannot tell
+  standing_formats_mended lower -> cannot tell
+  standing_formats follows -> cannot tell
+  standing_formats undecided, standing_formats_mended leaves -> cannot tell
   standing_outliers_mended leaves -> does not hold
-  standing_outliers_mended undecided -> cannot tell at this size
-  standing_outliers_mended lower -> cannot tell at this size
-  standing_outliers follows -> cannot tell at this size
-  standing_outliers undecided, standing_outliers_mended leaves -> cannot tell at this size
+  standing_outliers_mended undecided -> cannot tell
+  standing_outliers_mended lower -> cannot tell
+  standing_outliers follows -> cannot tell
+  standing_outliers undecided, standing_outliers_mended leaves -> cannot tell
   standing_accumulator_mended leaves -> does not hold
-  standing_accumulator_mended undecided -> cannot tell at this size
-  standing_accumulator_mended lower -> cannot tell at this size
-  standing_accumulator follows -> cannot tell at this size
-  standing_accumulator undecided, standing_accumulator_mended leaves -> cannot tell at this size
+  standing_accumulator_mended undecided -> cannot tell
+  standing_accumulator_mended lower -> cannot tell
+  standing_accumulator follows -> cannot tell
+  standing_accumulator undecided, standing_accumulator_mended leaves -> cannot tell
 T3: left 3, gradient_leads 3, moment_leads 3, one_leads 3, false_alarms 0 -> holds
-  left 0 -> cannot tell at this size
+  left 0 -> cannot tell
   gradient_leads 2 -> holds with a correction
   moment_leads 2 -> holds with a correction
   false_alarms 1 -> holds with a correction
@@ -455,18 +457,18 @@ T4: steps 40, finite_unguarded 39, finite_guarded 40, replayed 6, copied 50-, sa
   replayed 7 -> holds with a correction
   copied 50 -> holds with a correction
   same_weights 0 -> holds with a correction
-T5: a 0, b 0, c 0 -> does not hold
+T5: a 0, b 0, c 0 -> cannot tell
   a 1 -> holds
   c 1 -> holds
 T6: standing_unscaled-e4m3 leaves, standing_restarted leaves -> holds
-  standing_restarted lower -> cannot tell at this size
-  standing_unscaled-e4m3 undecided -> cannot tell at this size
+  standing_restarted lower -> cannot tell
+  standing_unscaled-e4m3 undecided -> cannot tell
 T7: standing_full_rate leaves, standing_third_of_the_rate leaves, first_left_full_rate 10,
       last_left_full_rate 50, first_left_third_of_the_rate 51, last_left_third_of_the_rate 90 ->
       holds
   first_left_third_of_the_rate 50 -> holds with a correction
-  standing_full_rate undecided -> cannot tell at this size
-  standing_third_of_the_rate follows -> cannot tell at this size
+  standing_full_rate undecided -> cannot tell
+  standing_third_of_the_rate follows -> cannot tell
 P1: off_gpt_3_175b 0.01, utilization_gpt_3_175b 20, off_llama_2_70b 0.01, utilization_llama_2_70b
       20, off_llama_7b 0.01, utilization_llama_7b 20, off_mistral_7b 0.01, utilization_mistral_7b
       20 -> holds
@@ -478,9 +480,9 @@ P1: off_gpt_3_175b 0.01, utilization_gpt_3_175b 20, off_llama_2_70b 0.01, utiliz
   utilization_llama_7b 20- -> holds with a correction
   off_mistral_7b 0.01+ -> does not hold
   utilization_mistral_7b 20- -> holds with a correction
-P2: needed_share 1 -> cannot tell at this size
+P2: needed_share 1 -> cannot tell
   needed_share 1+ -> does not hold
-P3: needed_share 1 -> cannot tell at this size
+P3: needed_share 1 -> cannot tell
   needed_share 1+ -> does not hold
 P4: optimizer_saved 64, weights_saved 34 -> holds
   optimizer_saved 60, weights_saved 30 -> holds

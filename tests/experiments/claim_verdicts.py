@@ -11,7 +11,7 @@ import sys
 from pathlib import Path
 
 TABLES = Path(__file__).resolve().parents[1] / "experiment/tables/claims"
-HOLDS, CORRECTED, NOT, CANNOT = "holds", "holds with a correction", "does not hold", "cannot tell at this size"
+HOLDS, CORRECTED, NOT, CANNOT = "holds", "holds with a correction", "does not hold", "cannot tell"
 LEAVES, FOLLOWS = 1, 0
 
 
@@ -152,8 +152,8 @@ def s3(v):
 
 
 def s4(v):
-    ones = [v[n] == 1 for n in ("delayed_after", "current", "torchao")]
-    return graded(all(ones), any(ones))
+    equal = [v[f"delayed_{when}"] == v[f"listing_{when}"] for when in ("remembered", "forgotten")]
+    return graded(all(equal), equal[0])
 
 
 def s5(v):
@@ -236,7 +236,7 @@ def p4(v):
 
 CRITERIA = {
     "F1": f1, "F1a": f1a, "F2": f2, "F2a": f2a, "F3": f3, "F4": f4, "F4a": f4a,
-    "F4b": lambda v: graded(round(1000 * v["share"]) == 8, False),
+    "F4b": lambda v: graded(round(1000 * v["share_of_flops"]) == 8, round(1000 * v["share_of_products"]) == 8),
     "F4c": lambda v: graded(factor_of_two(v["error"], 0.027) and factor_of_two(v["error_promoted"], 0.0006), False),
     "L1": lambda v: graded((v["listing_grid_size"], v["listing_grid_max"], v["e4m3_positive_normals"])
                            == (112, 448, 112), False),
@@ -262,12 +262,12 @@ CRITERIA = {
     "S3": s3, "S4": s4, "S5": s5,
     "S6": lambda v: graded(v["stale_steps"] == 0, False),
     "S7": s7,
-    "S8": lambda v: graded(v["scales"] == 1, False),
-    "S9": lambda v: graded(v["default_history"] == 16, v["overridden_history"] == 16),
+    "S8": lambda v: graded(v["scales"] == 1, v["scales"] == v["distinct"] == 8),
+    "S9": lambda v: graded(v["passed_history"] == 16, v["default_history"] == 16),
     "S10": s10, "S11": s11,
     "S12": lambda v: graded(v["profiles_inf"] > 0 and v["profiles_finite"] == 0, v["profiles_inf"] > 0),
     "T1": t1, "T2": t2, "T3": t3, "T4": t4,
-    "T5": lambda v: graded(any(v.values()), False),
+    "T5": lambda v: HOLDS if any(v.values()) else CANNOT,
     "T6": t6, "T7": t7, "P1": p1,
     "P2": lambda v: NOT if v["needed_share"] > 1 else CANNOT,
     "P3": lambda v: NOT if v["needed_share"] > 1 else CANNOT,

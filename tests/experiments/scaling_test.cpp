@@ -339,12 +339,21 @@ TEST_CASE("claim S7 holds only where every reach is on its side of the limit", "
 
 TEST_CASE("verdicts about scaling stay as measured for other seeds", "[experiments][repeats]") {
   using enum Verdict;
-  const std::vector<std::pair<const char*, Verdict>> expected{
-      {"S1", holds_with_correction}, {"S7", holds},          {"A2", does_not_hold},
-      {"A3", holds_with_correction}, {"A4", does_not_hold},  {"A8", does_not_hold},
-      {"S2", does_not_hold},         {"S3", does_not_hold},  {"S4", holds_with_correction},
-      {"S5", holds_with_correction}, {"S6", does_not_hold},  {"S8", does_not_hold},
-      {"S9", holds_with_correction}, {"S10", does_not_hold}, {"S12", holds_with_correction}};
+  const std::vector<std::pair<const char*, Verdict>> expected{{"S1", holds_with_correction},
+                                                              {"S7", holds},
+                                                              {"A2", does_not_hold},
+                                                              {"A3", holds_with_correction},
+                                                              {"A4", does_not_hold},
+                                                              {"A8", does_not_hold},
+                                                              {"S2", does_not_hold},
+                                                              {"S3", does_not_hold},
+                                                              {"S4", holds_with_correction},
+                                                              {"S5", holds_with_correction},
+                                                              {"S6", does_not_hold},
+                                                              {"S8", holds_with_correction},
+                                                              {"S9", holds},
+                                                              {"S10", does_not_hold},
+                                                              {"S12", holds_with_correction}};
   const std::uint64_t seed = static_cast<std::uint64_t>(GENERATE(1, 2));
   for (const auto& [id, verdict] : expected) {
     const Measurement measured = measure(find_claim(id), {.seed = seed, .threads = 1});

@@ -178,7 +178,7 @@ TEST_CASE("claims about training stay as measured for another seed", "[experimen
   // T3 and T7 hang on single runs of the seeds.
   const std::vector<std::pair<const char*, Verdict>> expected{
       {"A5", holds_with_correction}, {"T1", cannot_tell}, {"T2", cannot_tell}, {"T4", holds},
-      {"T5", does_not_hold},         {"T6", holds}};
+      {"T5", cannot_tell},           {"T6", holds}};
   const auto seed = GENERATE(std::uint64_t{1}, std::uint64_t{2}, std::uint64_t{3});
   for (const auto& [id, verdict] : expected) {
     const Measurement measured = measure(find_claim(id), {.seed = seed, .threads = 2});
