@@ -1,8 +1,25 @@
 #include "fp8lab/train/operand_cast.hpp"
 
+#include <fmt/format.h>
+
 #include <utility>
 
+#include "fp8lab/core/error.hpp"
+
 namespace fp8lab::train {
+namespace {
+
+/// Before the cast asks for the same of "x": here the layer has a name.
+void require_divisible(const std::string& name, const Recipe& recipe, const FloatMatrix& x) {
+  const auto require_multiple = [&](std::int64_t size, std::int64_t of, const char* dimension) {
+    require(size % of == 0, name, fmt::format("{} divisible by {} for its recipe", dimension, of),
+            size);
+  };
+  require_multiple(x.rows, recipe.rows_multiple, "rows");
+  require_multiple(x.k, recipe.k_multiple, "k");
+}
+
+}  // namespace
 
 OperandCast::OperandCast(std::string name, const Recipe& recipe)
     : name_(std::move(name)), quantizer_(recipe) {}
@@ -13,6 +30,7 @@ bool OperandCast::has_past() const {
 
 QuantizedTensor OperandCast::cast(const FloatMatrix& x, bool with_transpose,
                                   const PassContext& context) {
+  require_divisible(name_, recipe(), x);
   // As `Quantizer` takes it: TransformerEngine's amax drops NaN, MS-AMP's does not.
   if (has_past()) amaxes_.push_back(amax(x.values, recipe().source == ScaleSource::delayed));
   QuantizedTensor q = quantizer_.quantize(x, with_transpose, context.threads, {}, context.backend);
