@@ -151,19 +151,17 @@ Plot reduction_plot(const Setup& s, const std::vector<Point>& points, const std:
   return plot;
 }
 
-/// Which schemes are worse than the best one beyond the spread of both.
+/// Which schemes are better than others, draw by draw on the same gradients.
 std::string verdict_on(const Setup& s, const std::vector<const Point*>& points) {
-  const auto mean = [](const Point* p) { return interval_of(p->snr).mean; };
-  const Point* best = *std::ranges::max_element(points, {}, mean);
-  const Interval top = interval_of(best->snr);
-  std::vector<std::string> worse;
-  for (const Point* p : points) {
-    const Interval snr = interval_of(p->snr);
-    if (snr.mean + snr.half_width < top.mean - top.half_width) worse.push_back(s.name(p->scheme));
-  }
-  if (worse.empty()) return "no scheme is better than another beyond the spread";
-  return fmt::format("beyond the spread, {} is worse than {}", fmt::join(worse, " and "),
-                     s.name(best->scheme));
+  std::vector<std::vector<double>> snrs;
+  for (const Point* p : points) snrs.push_back(p->snr);
+  const std::vector<std::size_t> best = largest_of(snrs);
+  std::vector<std::string> names;
+  for (const std::size_t i : best) names.push_back(s.name(points[i]->scheme));
+  if (best.size() == points.size()) return "draws do not tell the schemes apart";
+  if (best.size() == 1) return fmt::format("{} is better than the others", names.front());
+  return fmt::format("{} are better than the others, and draws do not tell them apart",
+                     fmt::join(names, " and "));
 }
 
 std::string scheme_finding(const Setup& s, const std::vector<Point>& all, std::int64_t ranks) {

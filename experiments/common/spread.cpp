@@ -52,6 +52,43 @@ Spread spread_of(std::span<const double> values) {
   return {interval.mean, *low, *high, interval.half_width};
 }
 
+bool below_beyond_chance(std::span<const double> a, std::span<const double> b) {
+  constexpr std::size_t kLeastDraws = 3;
+  constexpr std::size_t kEnoughDraws = 5;  // for their order alone
+  const auto positive = [](double v) { return v > 0.0 && std::isfinite(v); };
+  const bool ratios =
+      std::all_of(a.begin(), a.end(), positive) && std::all_of(b.begin(), b.end(), positive);
+  std::vector<double> differences;
+  for (std::size_t i = 0; i < a.size(); ++i) {
+    if (!(a[i] < b[i])) return false;
+    differences.push_back(ratios ? std::log(a[i] / b[i]) : a[i] - b[i]);
+  }
+  if (differences.size() < kLeastDraws) return false;
+  if (differences.size() >= kEnoughDraws) return true;
+  // `half_width` is that of a single draw, sqrt(n + 1) times as wide as the mean's.
+  const Interval difference = interval_of(differences);
+  const double of_mean = std::sqrt(static_cast<double>(differences.size()) + 1.0);
+  return difference.mean + difference.half_width / of_mean < 0.0;
+}
+
+std::vector<std::size_t> smallest_of(std::span<const std::vector<double>> rows) {
+  std::vector<std::size_t> found;
+  for (std::size_t i = 0; i < rows.size(); ++i)
+    if (std::none_of(rows.begin(), rows.end(),
+                     [&](const auto& other) { return below_beyond_chance(other, rows[i]); }))
+      found.push_back(i);
+  return found;
+}
+
+std::vector<std::size_t> largest_of(std::span<const std::vector<double>> rows) {
+  std::vector<std::size_t> found;
+  for (std::size_t i = 0; i < rows.size(); ++i)
+    if (std::none_of(rows.begin(), rows.end(),
+                     [&](const auto& other) { return below_beyond_chance(rows[i], other); }))
+      found.push_back(i);
+  return found;
+}
+
 std::string range_text(const Spread& shares) {
   return fmt::format("{:.3g} % ({:.3g} to {:.3g})", 100.0 * shares.mean, 100.0 * shares.min,
                      100.0 * shares.max);

@@ -6,6 +6,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <vector>
 
 namespace fp8lab::experiments {
 
@@ -32,6 +33,18 @@ struct Spread {
 
 /// Of at least one value; zeros for none.
 Spread spread_of(std::span<const double> values);
+
+/// Whether `a` lies below `b` beyond chance, both measured on the same draws: it does so in every draw,
+/// and there are five of them (equal rows do that once in 32 times), or at least three, and the
+/// interval that holds the mean difference with 99 % (Student's t) lies below zero. Of positive
+/// values ratios are compared.
+bool below_beyond_chance(std::span<const double> a, std::span<const double> b);
+
+/// Those of `rows`, each measured on the same draws, that no other one lies below beyond chance, by
+/// their place: one is the smallest, several are not told apart.
+std::vector<std::size_t> smallest_of(std::span<const std::vector<double>> rows);
+/// The same from above.
+std::vector<std::size_t> largest_of(std::span<const std::vector<double>> rows);
 
 /// `31.2 % (30.6 to 32)`: the mean of shares and their range, in percent.
 std::string range_text(const Spread& shares);

@@ -35,12 +35,14 @@ struct Study {
       all.push_back(tail_loss(settings, runs[row * seeds + s].losses));
     return all;
   }
-  [[nodiscard]] Judgement failing(std::size_t rung) const {
-    return judge_seeds(tails(2 + 2 * rung), tails(0), tails(1), settings.follow_nats);
+  [[nodiscard]] Judgement judged(std::size_t row) const {
+    std::vector<bool> bad;
+    for (std::size_t s = 0; s < seeds; ++s)
+      bad.push_back(diverged(settings, runs[row * seeds + s].losses, runs[s].losses));
+    return judge_seeds(tails(row), tails(0), tails(1), settings.follow_nats, bad);
   }
-  [[nodiscard]] Judgement mended(std::size_t rung) const {
-    return judge_seeds(tails(3 + 2 * rung), tails(0), tails(1), settings.follow_nats);
-  }
+  [[nodiscard]] Judgement failing(std::size_t rung) const { return judged(2 + 2 * rung); }
+  [[nodiscard]] Judgement mended(std::size_t rung) const { return judged(3 + 2 * rung); }
   /// A failure that shows and goes.
   [[nodiscard]] bool shown(std::size_t rung) const {
     return failing(rung).standing == Standing::leaves && mended(rung).standing == Standing::follows;
@@ -58,10 +60,12 @@ Table rung_table(const Study& study) {
                {"what", "", "what value is"},
                {"value", "1", "from mild to severe"},
                {"mitigation", "", "the single change"},
-               {"gap", "nats", "tail loss above BF16's, mean over seeds; nan: a run broke off"},
+               {"diverged", "seeds", kDivergedMeaning},
+               {"gap", "nats", "tail loss above BF16's, mean over the other seeds"},
                {"gap_min", "nats", "smallest"},
                {"gap_max", "nats", "largest"},
                {"standing", "", kStandings},
+               {"mended_diverged", "seeds", "the same with the mitigation"},
                {"mended_gap", "nats", "the same with the mitigation"},
                {"mended_gap_min", "nats", "smallest"},
                {"mended_gap_max", "nats", "largest"},
@@ -71,9 +75,10 @@ Table rung_table(const Study& study) {
     const Rung& rung = study.rungs[i];
     const Judgement bad = study.failing(i);
     const Judgement good = study.mended(i);
-    table.add_row({rung.mode, rung.what, rung.value, rung.mitigation, bad.mean, bad.min, bad.max,
-                   std::string(to_string(bad.standing)), good.mean, good.min, good.max,
-                   std::string(to_string(good.standing)), bad.band});
+    table.add_row({rung.mode, rung.what, rung.value, rung.mitigation,
+                   static_cast<std::int64_t>(bad.diverged), bad.mean, bad.min, bad.max,
+                   std::string(to_string(bad.standing)), static_cast<std::int64_t>(good.diverged),
+                   good.mean, good.min, good.max, std::string(to_string(good.standing)), bad.band});
   }
   return table;
 }

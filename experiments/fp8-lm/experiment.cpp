@@ -18,7 +18,7 @@ namespace {
 
 struct Study {
   StudySettings settings;
-  std::vector<train::TrainingSystem> systems;
+  std::vector<train::TrainingSystem> systems;  ///< the reference and the control first
   std::size_t seeds = 0;
   std::vector<ParallelRun> runs;  ///< systems x seeds
 
@@ -34,23 +34,34 @@ struct Study {
     return all;
   }
   [[nodiscard]] Judgement judgement(std::size_t system) const {
-    return judge_seeds(tails(system), tails(0), tails(1), settings.follow_nats);
+    std::vector<bool> bad;
+    for (std::size_t s = 0; s < seeds; ++s)
+      bad.push_back(diverged(settings, run(system, s).losses, run(0, s).losses));
+    return judge_seeds(tails(system), tails(0), tails(1), settings.follow_nats, bad);
   }
 };
 
 struct Settings {
   StudySettings study;
+  train::TrainingSystem reference;
+  train::TrainingSystem control;
   std::vector<train::TrainingSystem> systems;
   int ranks = 0;
   Topology topology = Topology::ring;
   std::size_t seeds = 0;
 
+  static constexpr auto system_named(const char* parameter) {
+    return [parameter](const std::string& name) {
+      return train::find_training_system(name, parameter);
+    };
+  }
   static constexpr auto fields() {
     return std::tuple{
         group(&Settings::study, study_fields()),
         group(&Settings::study, field("samples", &StudySettings::samples)),
-        field("systems", &Settings::systems,
-              [](const std::string& name) { return train::find_training_system(name, "systems"); }),
+        field("reference", &Settings::reference, system_named("reference")),
+        field("control", &Settings::control, system_named("control")),
+        field("systems", &Settings::systems, system_named("systems")),
         field("ranks", &Settings::ranks),
         field("topology", &Settings::topology, find_topology),
         field("seeds", &Settings::seeds)};
@@ -59,7 +70,16 @@ struct Settings {
 
 Study read_study(const Parameters& parameters) {
   const auto p = read_parameters<Settings>(parameters);
-  Study study{.settings = p.study, .systems = p.systems, .seeds = p.seeds, .runs = {}};
+  Study study{
+      .settings = p.study, .systems = {p.reference, p.control}, .seeds = p.seeds, .runs = {}};
+  for (const train::TrainingSystem& system : p.systems) {
+    const bool taken = std::any_of(study.systems.begin(), study.systems.end(), [&](const auto& one) {
+      return one.name == system.name;
+    });
+    require(!taken, "systems", "each system once, and neither reference nor control",
+            std::string(system.name));
+    study.systems.push_back(system);
+  }
   for (train::TrainingSystem& system : study.systems) {
     system.reduction.ranks = p.ranks;
     system.reduction.topology = p.topology;
@@ -81,7 +101,8 @@ Table system_table(const Study& study) {
               {{"system", "", "of fp8lab train --recipe"},
                {"what", "", "what it is"},
                {"standing", "", fmt::format("{}, by the band", kStandings)},
-               {"gap", "nats", "tail loss above the reference's, mean over seeds"},
+               {"diverged", "seeds", kDivergedMeaning},
+               {"gap", "nats", "tail loss above the reference's, mean over the other seeds"},
                {"gap_min", "nats", "smallest"},
                {"gap_max", "nats", "largest"},
                {"band", "nats", "a gap above this is not noise: from the spread of the control"},
@@ -94,8 +115,9 @@ Table system_table(const Study& study) {
     const Judgement j = study.judgement(i);
     const ParallelRun& run = study.run(i, 0);
     table.add_row({std::string(study.systems[i].name), std::string(study.systems[i].what),
-                   std::string(to_string(j.standing)), j.mean, j.min, j.max, j.band, run.sqnr_db,
-                   run.saturated_percent, run.smallest_mu, 1e-3 * run.bytes_per_step,
+                   std::string(to_string(j.standing)), static_cast<std::int64_t>(j.diverged),
+                   j.mean, j.min, j.max, j.band, run.sqnr_db, run.saturated_percent,
+                   run.smallest_mu, 1e-3 * run.bytes_per_step,
                    1e-3 * static_cast<double>(run.state_bytes)});
   }
   return table;

@@ -7,7 +7,9 @@
 #include <cmath>
 #include <iterator>
 #include <limits>
-#include <utility>
+#include <span>
+#include <string>
+#include <vector>
 
 #include "common/names.hpp"
 #include "common/page_reads.hpp"
@@ -15,6 +17,7 @@
 #include "common/repeats.hpp"
 #include "common/tensor_file.hpp"
 #include "common/tensors.hpp"
+#include "fp8lab/core/counted.hpp"
 #include "fp8lab/core/error.hpp"
 #include "fp8lab/experiment/parameter_struct.hpp"
 #include "fp8lab/metrics/comparison.hpp"
@@ -326,58 +329,56 @@ std::string reads_finding(const Setup& s, const std::vector<double>& reads) {
                      more.empty() ? "none" : more);
 }
 
-/// Whether two recipes differ on the same draws by more than the differences spread.
-bool differ(const std::vector<double>& a, const std::vector<double>& b) {
-  std::vector<double> differences = a;
-  for (std::size_t i = 0; i < a.size(); ++i) differences[i] -= b[i];
-  const Interval difference = interval_of(differences);
-  return std::abs(difference.mean) > difference.half_width;
+/// `a leaves`, `a, b and c leave`.
+std::string leave_text(const std::vector<std::string>& names) {
+  if (names.size() == 1) return names.front() + " leaves";
+  const std::span<const std::string> all(names);
+  return fmt::format("{} and {} leave", fmt::join(all.first(all.size() - 1), ", "), names.back());
 }
 
 /// Which recipes leave the small elements the smallest and the largest error, and what they cost.
 std::vector<std::string> subject_findings(const std::vector<Draw>& draws, std::size_t subject) {
   const Setup& s = draws.front().setup;
-  std::vector<std::size_t> order;
+  std::vector<std::size_t> taken;
+  std::vector<std::vector<double>> errors;
   for (std::size_t r = 0; r < s.presets.size(); ++r)
-    if (!is_refused(draws, subject, r)) order.push_back(r);
-  if (order.empty()) return {};
-  const auto error = [&](std::size_t r) { return each(draws, subject, r, small_half); };
-  std::ranges::stable_sort(order, {}, [&](std::size_t r) { return spread_of(error(r)).mean; });
-  const auto [least, worst] = std::pair(order.front(), order.back());
-  // Of those that draws do not tell apart, the first of the list: the least mean is chance.
-  std::size_t best = least;
-  for (const std::size_t r : order)
-    if (r < best && !differ(error(least), error(r))) best = r;
-  std::vector<std::string> equal;
-  for (const std::size_t r : order)
-    if (r != best && !differ(error(least), error(r))) equal.emplace_back(s.presets[r]->name);
-  const auto text = [&](std::size_t r, Figure figure) {
-    return interval_text(each(draws, subject, r, figure)) + " %";
+    if (!is_refused(draws, subject, r)) {
+      taken.push_back(r);
+      errors.push_back(each(draws, subject, r, small_half));
+    }
+  if (taken.empty()) return {};
+  const auto group_text = [&](const std::vector<std::size_t>& group, const std::string& error) {
+    std::vector<std::string> names;
+    std::vector<double> all;
+    for (const std::size_t i : group) {
+      names.emplace_back(s.presets[taken[i]]->name);
+      all.insert(all.end(), errors[i].begin(), errors[i].end());
+    }
+    const auto [low, high] = std::ranges::minmax(all);
+    return fmt::format("{} the smaller half of the elements the {} error, {:.3g} to {:.3g} %{}",
+                       leave_text(names), error, low, high,
+                       group.size() > 1 ? ", and draws do not tell them apart" : "");
   };
-  const auto zero = [&](std::size_t r) {
-    return share_text(each(draws, subject, r, underflow), 1.0,
-                      100.0 * share_resolution(s.subjects[subject].values.size()));
+  const std::vector<std::size_t> smallest = smallest_of(errors);
+  const std::vector<std::size_t> largest = largest_of(errors);
+  const std::size_t best = taken[smallest.front()];
+  const std::size_t worst = taken[largest.front()];
+  const auto range = [&](std::size_t r, Figure figure) {
+    const auto [low, high] = std::ranges::minmax(each(draws, subject, r, figure));
+    return fmt::format("{:.3g} to {:.3g} %", low, high);
   };
   const std::string tensor = fmt::format("{} [{}, {}]", s.subjects[subject].name,
                                          s.subjects[subject].rows, s.subjects[subject].columns);
-  const std::string meaning = fmt::format("({}; draws: {})", kIntervalMeaning, draws.size());
-  std::vector<std::string> findings{fmt::format(
-      "{}: {} leaves the smaller half of the elements the smallest error, {}, and {} the largest, "
-      "{} {}.",
-      tensor, s.presets[best]->name, text(best, small_half), s.presets[worst]->name,
-      text(worst, small_half), meaning)};
-  if (!equal.empty())
-    findings.push_back(fmt::format("{}: draws do not tell {} apart from {}.", tensor,
-                                   fmt::join(equal, ", "), s.presets[best]->name));
-  findings.push_back(
-      fmt::format("{}: {} of the elements become zero under {}, and {} under {}. The errors of the "
-                  "whole tensor "
-                  "are {} and {}. Scales add {:.3g} % to the bytes of {} {}.",
-                  tensor, zero(best), s.presets[best]->name, zero(worst), s.presets[worst]->name,
-                  text(best, whole), text(worst, whole),
+  return {
+      fmt::format("{}: {} (over {}).", tensor, group_text(smallest, "smallest"),
+                  counted(draws.size(), "draw")),
+      fmt::format("{}: {}.", tensor, group_text(largest, "largest")),
+      fmt::format("{}: {} of the elements become zero under {}, and {} under {}. The errors of "
+                  "the whole tensor are {} and {}. Scales add {:.3g} % to the bytes of {}.",
+                  tensor, range(best, underflow), s.presets[best]->name, range(worst, underflow),
+                  s.presets[worst]->name, range(best, whole), range(worst, whole),
                   draws.front().at(subject, best).statistics.scale_overhead_percent,
-                  s.presets[best]->name, meaning));
-  return findings;
+                  s.presets[best]->name)};
 }
 
 }  // namespace

@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
-#include <iterator>
 #include <vector>
 
 #include "common/spread.hpp"
@@ -35,42 +34,48 @@ std::string_view to_string(Standing standing) {
 }
 
 Judgement judge_seeds(std::span<const double> tails, std::span<const double> references,
-                      std::span<const double> controls, double least) {
+                      std::span<const double> controls, double least,
+                      const std::vector<bool>& diverged) {
   constexpr double kDeviations = 3.0;
   const std::vector<double> gaps = gaps_of(tails, references);
-  Judgement j{.mean = spread_of(gaps).mean};
-  std::vector<double> finite;
-  std::copy_if(gaps.begin(), gaps.end(), std::back_inserter(finite),
-               [](double gap) { return std::isfinite(gap); });
-  j.min = finite.empty() ? std::nan("") : spread_of(finite).min;
-  j.max = finite.empty() ? std::nan("") : spread_of(finite).max;
-  if (!std::isfinite(j.mean)) j.mean = std::nan("");
-  if (!std::isnan(j.mean)) j.half_width = interval_of(gaps).half_width;
+  std::vector<double> healthy;
+  for (std::size_t s = 0; s < gaps.size(); ++s)
+    if (std::isfinite(gaps[s]) && (diverged.empty() || !diverged[s])) healthy.push_back(gaps[s]);
+  const double nan = std::nan("");
+  const Spread of = healthy.empty() ? Spread{nan, nan, nan, nan} : spread_of(healthy);
+  Judgement j{.seeds = gaps.size(),
+              .diverged = gaps.size() - healthy.size(),
+              .mean = of.mean,
+              .min = of.min,
+              .max = of.max,
+              .half_width = of.half_width};
   if (gaps.size() < 2) return j;
   const std::vector<double> noise = gaps_of(controls, references);
   j.band = std::abs(spread_of(noise).mean) +
            std::max(kDeviations * deviation_of(noise), interval_of(noise).half_width);
   if (j.band < least) j.band = least;
-  // A gap of NaN is a run that broke off: beyond any band.
-  const auto beyond =
-      std::count_if(gaps.begin(), gaps.end(), [&](double gap) { return !(gap <= j.band); });
-  const auto below =
-      std::count_if(gaps.begin(), gaps.end(), [&](double gap) { return gap < -j.band; });
   if (std::isnan(j.band)) return j;
+  const auto count = [&](auto holds) {
+    return static_cast<std::size_t>(std::count_if(healthy.begin(), healthy.end(), holds));
+  };
+  const std::size_t beyond = j.diverged + count([&](double gap) { return gap > j.band; });
+  const std::size_t below = count([&](double gap) { return gap < -j.band; });
   if (beyond == 0 && below == 0) j.standing = Standing::follows;
-  if (beyond == std::ssize(gaps)) j.standing = Standing::leaves;
-  if (below == std::ssize(gaps)) j.standing = Standing::lower;
+  if (beyond == j.seeds) j.standing = Standing::leaves;
+  if (below == j.seeds) j.standing = Standing::lower;
   return j;
 }
 
 std::string text_of(const Judgement& j) {
-  if (std::isnan(j.min))
-    return fmt::format("every run broke off ({}; band {:.2g})", to_string(j.standing), j.band);
-  if (std::isnan(j.mean))
-    return fmt::format("a run broke off, the others {:+.3f} to {:+.3f} nats ({}; band {:.2g})",
-                       j.min, j.max, to_string(j.standing), j.band);
-  return fmt::format("{:+.3f} ± {:.2g} nats ({}; band {:.2g})", j.mean, j.half_width,
-                     to_string(j.standing), j.band);
+  const std::string standing = fmt::format("({}; band {:.2g})", to_string(j.standing), j.band);
+  if (j.seeds > 0 && j.diverged == j.seeds)
+    return fmt::format("diverged in all {} seeds {}", j.seeds, standing);
+  std::string gap = fmt::format("{:+.3f}", j.mean);
+  if (!std::isnan(j.half_width)) gap += fmt::format(" ± {:.2g}", j.half_width);
+  const std::string others =
+      j.diverged == 0 ? ""
+                      : fmt::format("diverged in {} of {} seeds, the others ", j.diverged, j.seeds);
+  return fmt::format("{}{} nats {}", others, gap, standing);
 }
 
 }  // namespace fp8lab::experiments

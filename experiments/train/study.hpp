@@ -69,5 +69,14 @@ double tail_loss(const StudySettings& settings, const std::vector<double>& losse
 /// same length. stalls: anything else.
 Outcome judge(const StudySettings& settings, const std::vector<double>& losses,
               const std::vector<double>& reference);
+inline bool diverged(const StudySettings& settings, const std::vector<double>& losses,
+                     const std::vector<double>& reference) {
+  return judge(settings, losses, reference) == Outcome::diverges;
+}
+
+/// Of a column that counts them.
+inline constexpr const char* kDivergedMeaning =
+    "seeds whose tail is diverge_nats above their own lowest loss, or that broke off; no gap "
+    "includes them";
 
 }  // namespace fp8lab::experiments

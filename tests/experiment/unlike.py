@@ -107,14 +107,14 @@ def other_files(name, kept, got):
 
 
 def compared(tool, name, scratch, kept):
-    """What is wrong with a run, and its digests."""
+    """What is wrong with a run, where it differs from what is kept, and its digests."""
     results, problem = results_of(tool, name, scratch / name)
     if not results:
-        return [problem], []
+        return [problem], [], kept
     got = digests_of(results)
     broken = [line for table in sorted(results.glob("*.csv"))
               for line in kept_tables.broken_invariants(name, table.stem, table.read_text())]
-    return not_unlike(name) + other_files(name, kept, got) + broken, got
+    return not_unlike(name) + broken, other_files(name, kept, got), got
 
 
 def differences(tool, other, name, scratch):
@@ -158,9 +158,12 @@ def main():
             found = [line for each in pool.map(lambda name: differences(tool, other, name, Path(folder)), names) for line in each]
         else:
             done = dict(zip(names, pool.map(lambda name: compared(tool, name, Path(folder), kept[name]), names)))
-            found = planted_is_seen() + [line for problems, _ in done.values() for line in problems]
-            if asked.write:
-                kept |= {name: got for name, (_, got) in done.items()}
+            found = planted_is_seen() + [line for problems, _, _ in done.values() for line in problems]
+            changed = [line for _, others, _ in done.values() for line in others]
+            if not asked.write:
+                found += changed
+            else:
+                kept |= {name: got for name, (_, _, got) in done.items()}
                 DIGESTS.write_text("\n".join(line for name in sorted(kept) for line in kept[name]) + "\n")
     print(*found, f"{len(names)} experiments with other parameters, {len(found)} failures", sep="\n")
     return 1 if found else 0

@@ -310,3 +310,19 @@ TEST_CASE("drawn tensors are those of their streams, element by element", "[expe
     CHECK(std::abs(within - (1.0 - share)) < 0.1);
   }
 }
+
+TEST_CASE("one row lies below another beyond chance if draws agree", "[experiments]") {
+  using Row = std::vector<double>;
+  CHECK(below_beyond_chance(Row{1.0, 1.1, 0.9, 5.0, 2.0}, Row{1.01, 1.2, 1.0, 50.0, 2.1}));
+  CHECK_FALSE(below_beyond_chance(Row{1.0, 1.1, 0.9, 5.0, 2.0}, Row{1.01, 1.2, 1.0, 50.0, 2.0}));
+  // Of fewer than five draws the differences must be larger than they spread.
+  CHECK(below_beyond_chance(Row{1.0, 1.0, 1.0}, Row{10.0, 10.5, 9.5}));
+  CHECK_FALSE(below_beyond_chance(Row{1.0, 1.0, 1.0}, Row{1.1, 10.5, 200.0}));
+  CHECK_FALSE(below_beyond_chance(Row{1.0, 1.0}, Row{10.0, 10.0}));
+  // Values of both signs are compared by their differences.
+  CHECK(below_beyond_chance(Row{-5.0, -5.1, -4.9}, Row{5.0, 5.1, 4.9}));
+
+  const std::vector<Row> rows{Row(5, 3.0), {1.0, 1.2, 1.0, 1.2, 1.0}, {1.1, 1.1, 1.1, 1.1, 1.1}};
+  CHECK(smallest_of(rows) == std::vector<std::size_t>{1, 2});
+  CHECK(largest_of(rows) == std::vector<std::size_t>{0});
+}

@@ -76,7 +76,7 @@ const std::vector<Small>& small_forms() {
       {"fp8-allreduce",
        {"elements=32", "ranks=2,4", "gather_elements=32", "gather_ranks=2", "desync_ranks=2",
         "desync_octaves=0,1"}},
-      {"fp8-lm", with_model({"systems=bf16-fp32,fp32", "seeds=1", "samples=1"})},
+      {"fp8-lm", with_model({"systems=fp8-lm", "seeds=1", "samples=1"})},
       {"inference-linear",
        {"tokens=4", "inputs=128", "outputs=16", "calibration_batches=1,2", "test_batches=1"}},
       {"int8-vs-fp8", {"elements=200", "clips_per_octave=2", "published_elements=200"}},
