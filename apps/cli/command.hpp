@@ -21,6 +21,7 @@ using Action = std::function<int()>;
 void add_attn(Command& app, Action& action);
 void add_bench(Command& app, Action& action);
 void add_cast(Command& app, Action& action);
+void add_check(Command& app, Action& action);
 void add_claims(Command& app, Action& action);
 void add_cost(Command& app, Action& action);
 void add_dequantize(Command& app, Action& action);

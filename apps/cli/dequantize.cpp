@@ -1,10 +1,16 @@
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
+#include <algorithm>
+#include <map>
 #include <memory>
 #include <nlohmann/json.hpp>
+#include <span>
 #include <string>
+#include <vector>
 
 #include "command.hpp"
+#include "fp8lab/core/counted.hpp"
 #include "fp8lab/core/error.hpp"
 #include "fp8lab/core/json_text.hpp"
 #include "fp8lab/model_files/dequantize_model.hpp"
@@ -23,6 +29,49 @@ struct DequantizeArguments {
   bool json = false;
 };
 
+constexpr std::size_t kMostNames = 8;
+
+/// Scales that floats do not need, a line for each kind.
+void warn_of_dropped(const DequantizedModel& model) {
+  std::map<std::string, std::vector<std::string>> names;
+  for (const DroppedTensor& tensor : model.dropped) names[tensor.of].push_back(tensor.name);
+  for (const auto& [kind, list] : names) {
+    const std::span<const std::string> first(list.data(), std::min(kMostNames, list.size()));
+    say(stderr, "warning: {} of {} dropped, which a model in floats does not have: {}{}\n",
+        counted(list.size(), "scale"), kind, fmt::to_string(fmt::join(first, ", ")),
+        list.size() > kMostNames ? ", ..." : "");
+  }
+}
+
+void warn(const DequantizedModel& model) {
+  for (const std::string& name : model.kept_codes)
+    say(stderr, "warning: {} stays FP8: the configuration lists its module as not converted\n",
+        name);
+  for (const NonFiniteWeight& weight : model.non_finite)
+    say(stderr, "warning: {}: {}\n", weight.name, describe(weight));
+  warn_of_dropped(model);
+}
+
+nlohmann::ordered_json dropped_json(const DequantizedModel& model) {
+  nlohmann::ordered_json list = nlohmann::ordered_json::array();
+  for (const DroppedTensor& tensor : model.dropped)
+    list.push_back({{"name", tensor.name}, {"of", tensor.of}});
+  return list;
+}
+
+nlohmann::ordered_json non_finite_json(const DequantizedModel& model) {
+  nlohmann::ordered_json list = nlohmann::ordered_json::array();
+  for (const NonFiniteWeight& weight : model.non_finite)
+    list.push_back({{"name", weight.name},
+                    {"elements", weight.elements},
+                    {"nan", weight.values.nan},
+                    {"infinite", weight.values.infinite},
+                    {"nan_scales", weight.nan_scales},
+                    {"infinite_scales", weight.infinite_scales},
+                    {"zero_scales", weight.zero_scales}});
+  return list;
+}
+
 int run(const DequantizeArguments& options) {
   DequantizeModelOptions request{options.layout, {}};
   if (!options.dtype.empty()) {
@@ -38,15 +87,16 @@ int run(const DequantizeArguments& options) {
     ModelProgress progress("dequantize");
     model = dequantize_model(source, request, options.output, progress.callback());
   }
-  for (const std::string& name : model.without_scale)
-    say(stderr, "warning: {} was not converted: its codes have no scale\n", name);
+  warn(model);
   if (options.json) {
     nlohmann::ordered_json converted = nlohmann::ordered_json::array();
     for (const TensorSpec& tensor : model.converted)
       converted.push_back(
           {{"name", tensor.name}, {"dtype", to_string(tensor.type)}, {"shape", tensor.shape}});
     const nlohmann::ordered_json report{{"converted", converted},
-                                        {"without_scale", model.without_scale},
+                                        {"kept_codes", model.kept_codes},
+                                        {"dropped", dropped_json(model)},
+                                        {"non_finite", non_finite_json(model)},
                                         {"files", to_json(model.files)}};
     fmt::print("{}\n", json_text(report, 2));
     return kPass;

@@ -44,6 +44,7 @@ int parse_and_run(int argc, char** argv) {
   add_cast(app, action);
   add_quantize(app, action);
   add_dequantize(app, action);
+  add_check(app, action);
   add_expect(app, action);
   add_layers(app, action);
   add_gemm(app, action);

@@ -3,13 +3,8 @@
 #include <algorithm>
 #include <cstring>
 
-#include "fp8lab/formats/format.hpp"
-#include "fp8lab/tensors/packed.hpp"
-
 namespace fp8lab {
 namespace {
-
-constexpr std::int64_t kGroup = 32;
 
 template <class Word>
 void transpose_words(const std::byte* from, std::int64_t rows, std::int64_t columns,
@@ -24,18 +19,24 @@ void transpose_words(const std::byte* from, std::int64_t rows, std::int64_t colu
                       sizeof(Word));
 }
 
-/// [rows, columns] of elements of 2 or 4 bytes to [columns, rows].
+}  // namespace
+
 std::vector<std::byte> transposed(std::span<const std::byte> bytes, std::int64_t rows,
                                   std::int64_t columns, ElementType type) {
   std::vector<std::byte> result(bytes.size());
-  if (element_bytes(type) == 2)
-    transpose_words<std::uint16_t>(bytes.data(), rows, columns, result.data());
-  else
-    transpose_words<std::uint32_t>(bytes.data(), rows, columns, result.data());
+  switch (element_bytes(type)) {
+    case 1:
+      transpose_words<std::uint8_t>(bytes.data(), rows, columns, result.data());
+      break;
+    case 2:
+      transpose_words<std::uint16_t>(bytes.data(), rows, columns, result.data());
+      break;
+    default:
+      transpose_words<std::uint32_t>(bytes.data(), rows, columns, result.data());
+      break;
+  }
   return result;
 }
-
-}  // namespace
 
 std::int64_t quantize_experts(const WeightScheme& scheme, const Recipe& recipe,
                               const TensorView& experts, const WeightOutputs& outputs,
@@ -61,19 +62,6 @@ std::int64_t quantize_experts(const WeightScheme& scheme, const Recipe& recipe,
     nan += quantized.nan_codes;
   }
   return nan;
-}
-
-std::vector<std::byte> dequantize_expert(const TensorView& blocks,
-                                         std::span<const std::uint8_t> scales, std::int64_t rows,
-                                         std::int64_t k, ElementType type) {
-  const std::vector<std::byte> codes = unpack_codes({ElementType::e2m1x2, {rows, k}, blocks.bytes});
-  const std::span<const float> table = decode_table(FormatId::e8m0fnu);
-  std::vector<float> values(scales.size());
-  std::transform(scales.begin(), scales.end(), values.begin(),
-                 [&](std::uint8_t code) { return table[code]; });
-  std::vector<std::byte> bytes(static_cast<std::size_t>(rows * k) * element_bytes(type));
-  dequantize_weight({{ElementType::e2m1, {rows, k}, codes}, values, 1, kGroup}, type, bytes);
-  return transposed(bytes, rows, k, type);
 }
 
 }  // namespace fp8lab

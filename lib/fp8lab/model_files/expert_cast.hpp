@@ -13,10 +13,8 @@ std::int64_t quantize_experts(const WeightScheme& scheme, const Recipe& recipe,
                               const TensorView& experts, const WeightOutputs& outputs,
                               const ReleasePart& release, SafetensorsWriter& out);
 
-/// The way back, one expert: packed E2M1 [rows, k / 32, 16] and E8M0 scales [rows, k / 32] to
-/// [k, rows] of `type`, as `dequantize_weight` has it. Throws `Error` as that does.
-std::vector<std::byte> dequantize_expert(const TensorView& blocks,
-                                         std::span<const std::uint8_t> scales, std::int64_t rows,
-                                         std::int64_t k, ElementType type);
+/// Elements [rows, columns] of 1, 2 or 4 bytes to [columns, rows].
+std::vector<std::byte> transposed(std::span<const std::byte> bytes, std::int64_t rows,
+                                  std::int64_t columns, ElementType type);
 
 }  // namespace fp8lab

@@ -89,15 +89,38 @@ std::string series_of(const std::string& file) {
 
 }  // namespace
 
-ModelDirectory::ModelDirectory(const fs::path& path) {
+/// Does a part of the reading; what it throws may be added to the list of faults instead.
+template <class Work>
+void ModelDirectory::tolerate(const Work& work) const {
+  if (faults_ == nullptr) return work();
+  try {
+    work();
+  } catch (const Error& error) {
+    faults_->emplace_back(error.what());
+  }
+}
+
+ModelDirectory::ModelDirectory(const fs::path& path) { read(path); }
+
+ModelDirectory::ModelDirectory(const fs::path& path, std::vector<std::string>& faults)
+    : faults_(&faults) {
+  read(path);
+  faults_ = nullptr;
+  require(!shards_.empty(), path.string(), "at least one file of weights that can be read", "none");
+}
+
+void ModelDirectory::read(const fs::path& path) {
   std::error_code error;
   const bool is_folder = path.extension() != kWeightsEnding && fs::is_directory(path, error);
   folder_ = is_folder ? path : path.has_parent_path() ? path.parent_path() : fs::path(".");
   if (is_index(path) || (is_folder && fs::exists(path / kIndexFile, error))) {
     read_index(is_folder ? path / kIndexFile : path);
   } else if (is_folder) {
-    add_shard(only_file(path));
-    refuse_strays();
+    std::vector<std::string> files;
+    tolerate([&] { files = {only_file(path)}; });
+    if (files.empty()) files = weight_files(path);  // without an index, if faults are tolerated
+    for (const std::string& file : files) tolerate([&] { add_shard(file); });
+    tolerate([&] { refuse_strays(); });
   } else {
     require(path.extension() == kWeightsEnding, path.string(),
             "a model's folder, its index or a .safetensors file", "something else");
@@ -116,36 +139,48 @@ void ModelDirectory::read_index(const fs::path& path) {
     index_metadata_ = json_text(index["metadata"]);
   std::set<std::string> files;
   for (const auto& [tensor, file] : map) files.insert(file);
-  for (const std::string& file : files) add_shard(file);
+  for (const std::string& file : files) tolerate([&] { add_shard(file); });
+  const auto was_read = [&](const std::string& file) {
+    return std::any_of(shards_.begin(), shards_.end(),
+                       [&](const WeightShard& shard) { return shard.file == file; });
+  };
   for (const auto& [tensor, file] : map) {
     const WeightPlace* place = find(tensor);
-    require(
-        place != nullptr && shards_[place->shard].file == file,
-        fmt::format("{}: '{}'", where, tensor.substr(0, 80)), "a tensor of " + file,
-        place == nullptr ? "a tensor that no shard holds" : "one of " + shards_[place->shard].file);
+    if (place == nullptr && !was_read(file)) continue;  // the whole file is a fault already
+    tolerate([&, &name = tensor, &shard = file] {
+      require(place != nullptr && shards_[place->shard].file == shard,
+              fmt::format("{}: '{}'", where, name.substr(0, 80)), "a tensor of " + shard,
+              place == nullptr ? "a tensor that no shard holds"
+                               : "one of " + shards_[place->shard].file);
+    });
   }
   for (const auto& [tensor, place] : places_)
-    require(map.contains(tensor),
-            fmt::format("{}: '{}'", (folder_ / shards_[place.shard].file).string(),
-                        tensor.substr(0, 80)),
-            "a tensor that " + index_file_ + " names (the shard may belong to another model)",
-            "one that it does not");
-  refuse_strays();
+    tolerate([&, &name = tensor, &at = place] {
+      require(
+          map.contains(name),
+          fmt::format("{}: '{}'", (folder_ / shards_[at.shard].file).string(), name.substr(0, 80)),
+          "a tensor that " + index_file_ + " names (the shard may belong to another model)",
+          "one that it does not");
+    });
+  tolerate([&] { refuse_strays(); });
 }
 
 void ModelDirectory::add_shard(const std::string& file) {
   const fs::path path = folder_ / file;
   const SafetensorsFile opened(path);
   WeightShard shard{file, {}, opened.metadata(), opened.file().bytes().size(), modified_of(path)};
-  for (const NamedTensor& item : opened.tensors()) {
-    const WeightPlace place{shards_.size(), shard.tensors.size()};
-    const auto [at, is_new] = places_.emplace(item.name, place);
-    require(is_new, fmt::format("{}: '{}'", path.string(), item.name.substr(0, 80)),
-            "a tensor that no other shard holds",
-            is_new ? "" : "one that " + shards_[at->second.shard].file + " holds too");
-    shard.tensors.push_back(spec_of(item));
-  }
+  for (const NamedTensor& item : opened.tensors()) tolerate([&] { add_tensor(shard, item); });
   shards_.push_back(std::move(shard));
+}
+
+/// Adds a tensor to the shard that comes next.
+void ModelDirectory::add_tensor(WeightShard& shard, const NamedTensor& item) {
+  const auto [at, is_new] =
+      places_.emplace(item.name, WeightPlace{shards_.size(), shard.tensors.size()});
+  shard.tensors.push_back(spec_of(item));
+  require(is_new, fmt::format("{}: '{}'", (folder_ / shard.file).string(), item.name.substr(0, 80)),
+          "a tensor that no other shard holds",
+          is_new ? "" : "one that " + shards_[at->second.shard].file + " holds too");
 }
 
 /// Files that a reader might take for a part of the model, and that this one does not read.

@@ -46,6 +46,10 @@ class ModelDirectory {
   ///   the two to load.
   explicit ModelDirectory(const std::filesystem::path& path);
 
+  /// The same, but what is wrong is added to `faults`, as the message of the error, and the rest is
+  /// read. Throws `Error` only if there is nothing to read.
+  ModelDirectory(const std::filesystem::path& path, std::vector<std::string>& faults);
+
   [[nodiscard]] const std::filesystem::path& folder() const { return folder_; }
   [[nodiscard]] const std::vector<WeightShard>& shards() const { return shards_; }
   /// The name of the index file; empty if there is none.
@@ -61,15 +65,20 @@ class ModelDirectory {
   [[nodiscard]] std::unique_ptr<SafetensorsFile> open(std::size_t shard) const;
 
  private:
+  void read(const std::filesystem::path& path);
   void read_index(const std::filesystem::path& path);
   void add_shard(const std::string& file);
+  void add_tensor(WeightShard& shard, const NamedTensor& item);
   void refuse_strays() const;
+  template <class Work>
+  void tolerate(const Work& work) const;
 
   std::filesystem::path folder_;
   std::string index_file_;
   std::string index_metadata_;
   std::vector<WeightShard> shards_;
   std::unordered_map<std::string, WeightPlace> places_;
+  std::vector<std::string>* faults_ = nullptr;  ///< null: the first one is thrown
 };
 
 /// The name of an index file in a model's folder.

@@ -25,10 +25,25 @@ Json parse_object(const std::string& text, const std::string& where) {
 /// Where the settings of a model's language part are, in files of multimodal models too.
 const Json* find_setting(const Json& config, const char* key) {
   if (config.contains(key) && !config[key].is_null()) return &config[key];
-  if (config.contains("text_config") && config["text_config"].is_object() &&
-      config["text_config"].contains(key))
-    return &config["text_config"][key];
+  for (const char* inner :
+       {"text_config", "language_config", "llm_config", "thinker_config", "language_model"})
+    if (config.contains(inner) && config[inner].is_object())
+      if (const Json* value = find_setting(config[inner], key)) return value;
   return nullptr;
+}
+
+/// Whether a config.json, or an object in it, describes quantized weights.
+bool is_described(const Json& value) {
+  if (!value.is_object()) return false;
+  if (value.contains(kKey) && !value[kKey].is_null()) return true;
+  return std::any_of(value.begin(), value.end(), is_described);
+}
+
+void erase_descriptions(Json& value) {
+  if (!value.is_object()) return;
+  value.erase(kKey);
+  value.erase("compression_config");
+  for (auto& [key, member] : value.items()) erase_descriptions(member);
 }
 
 /// Their linear layers are transformers' Conv1D, whose weights are [in, out]: a scale a row would
@@ -253,7 +268,7 @@ Json describe(const Layout& layout, const WeightScheme& scheme,
 
 void require_quantizable(const std::string& text, const std::string& where) {
   const Json config = parse_object(text, where);
-  require(!config.contains(kKey) || config[kKey].is_null(), where,
+  require(!is_described(config), where,
           "a model that is not quantized (`fp8lab dequantize` converts it back)", kKey);
   require_rows_are_outputs(config, where);
 }
@@ -278,7 +293,8 @@ std::string modelopt_config(const WeightScheme& scheme, const std::vector<std::s
 
 std::string without_quantization(const std::string& text, const std::string& where) {
   Json config = parse_object(text, where);
-  config.erase(kKey);
+  erase_descriptions(config);
+  config.erase("expert_dtype");  // DeepSeek-V4's
   return exact_json(config, kIndent) + "\n";
 }
 

@@ -1,6 +1,5 @@
 #pragma once
-// The description of quantized weights in config.json: writes it for the readers of each layout,
-// and reads it.
+// The description of quantized weights in config.json, written for the readers of each layout.
 
 #include <cstdint>
 #include <optional>
@@ -26,24 +25,11 @@ std::string with_quantization(const std::string& config, const std::string& wher
 /// is "modelopt", since they refuse others.
 std::string modelopt_config(const WeightScheme& scheme, const std::vector<std::string>& kept);
 
-/// The quantization in the config.json of a model.
-struct StoredQuantization {
-  LayoutFamily family = LayoutFamily::fp8;
-  FormatId format = FormatId::e4m3fn;
-  ScaleKind scales = ScaleKind::plain;
-  std::int64_t row_block = 128;  ///< of scales that are neither the tensor's nor a row's
-  std::int64_t k_block = 128;
-};
-
-/// Unset where the text has no `quantization_config`. Throws `Error` for one of another method or
-/// of other numbers than `layouts()` have.
-std::optional<StoredQuantization> read_quantization(const std::string& config,
-                                                    const std::string& where);
-
-/// The text of a config.json without `quantization_config`.
+/// The text of a config.json without `quantization_config`, at its top and inside.
 std::string without_quantization(const std::string& config, const std::string& where);
 
-/// The type that the model computes in (`dtype`, or `torch_dtype` as older files have it).
+/// The type that the model computes in: `dtype`, or `torch_dtype` as older files have it, at the
+/// top or in the nested configuration of a multimodal model.
 std::optional<ElementType> model_type(const std::string& config, const std::string& where);
 
 }  // namespace fp8lab

@@ -15,7 +15,7 @@ std::string_view torch_name(ElementType type) {
 
 Json torch_type(std::string_view name) { return {{"_type", "torch.dtype"}, {"_data", name}}; }
 
-Json kernel_preference() { return {{"_type", "KernelPreference"}, {"_data", "AUTO"}}; }
+Json any_kernel() { return {{"_type", "KernelPreference"}, {"_data", "AUTO"}}; }
 
 std::string tensor_class(std::string_view name, const Json& data, const Json& parts) {
   return Json{{"_type", name}, {"_data", data}, {"_tensor_data_names", parts}}.dump();
@@ -35,11 +35,11 @@ std::string float8_weight(const WeightScheme& scheme, const TensorSpec& weight) 
                      {"mm_config", product},
                      {"hp_value_lb", nullptr},
                      {"hp_value_ub", nullptr},
-                     {"kernel_preference", kernel_preference()}}}};
+                     {"kernel_preference", any_kernel()}}}};
   const Json data{{"block_size", Json::array({by_row ? 1 : weight.shape[0], weight.shape[1]})},
                   {"mm_config", product},
                   {"act_quant_kwargs", input},
-                  {"kernel_preference", kernel_preference()},
+                  {"kernel_preference", any_kernel()},
                   {"dtype", torch_type(torch_name(weight.type))}};
   return tensor_class("Float8Tensor", data, Json::array({"qdata", "scale"}));
 }
@@ -53,12 +53,12 @@ std::string mx_weight(const WeightScheme& scheme, const TensorSpec& weight) {
        {{"elem_dtype", element},
         {"block_size", scheme.k_block},
         {"scaling_mode", {{"_type", "ScaleCalculationMode"}, {"_data", scheme.torchao_scaling}}},
-        {"kernel_preference", kernel_preference()},
+        {"kernel_preference", any_kernel()},
         {"is_swizzled_scales", true}}}};
   const Json data{{"elem_dtype", element},
                   {"block_size", scheme.k_block},
                   {"orig_dtype", torch_type(torch_name(weight.type))},
-                  {"kernel_preference", kernel_preference()},
+                  {"kernel_preference", any_kernel()},
                   {"act_quant_kwargs", input},
                   {"is_swizzled_scales", true}};
   return tensor_class("MXTensor", data, Json::array({"qdata", "scale"}));

@@ -287,12 +287,39 @@ void narrow(std::span<const float> values, ElementType type, std::byte* bytes) {
   std::memcpy(bytes, codes.data(), 2 * codes.size());
 }
 
+/// Elements whose exponent is all ones.
+template <class Word>
+NonFiniteValues count_non_finite_words(std::span<const std::byte> bytes, Word exponent) {
+  NonFiniteValues counts;
+  const auto most = static_cast<Word>(~(Word{1} << (8 * sizeof(Word) - 1)));
+  std::uint32_t nan = 0;
+  std::uint32_t special = 0;
+  for (std::size_t i = 0; i < bytes.size(); i += sizeof(Word)) {
+    Word word = 0;
+    std::memcpy(&word, bytes.data() + i, sizeof word);
+    word = static_cast<Word>(word & most);
+    special += word >= exponent ? 1U : 0U;
+    nan += word > exponent ? 1U : 0U;
+  }
+  counts.nan = nan;
+  counts.infinite = std::int64_t{special} - std::int64_t{nan};
+  return counts;
+}
+
+NonFiniteValues count_non_finite(std::span<const std::byte> bytes, ElementType type) {
+  if (type == ElementType::f32) return count_non_finite_words<std::uint32_t>(bytes, 0x7f800000U);
+  const std::uint16_t exponent = type == ElementType::bf16 ? 0x7f80 : 0x7c00;
+  return count_non_finite_words<std::uint16_t>(bytes, exponent);
+}
+
 struct BackWork {
   const ScaledCodes& weight;
   std::span<const float> table;
   ElementType type;
-  std::byte* bytes;
+  std::span<std::byte> bytes;
   std::int64_t columns;
+  std::span<NonFiniteValues> counts;  ///< a place a part
+  std::int64_t step;
 
   [[nodiscard]] std::vector<float> make() const { return {}; }
   void run(std::vector<float>& values, Rows part) const {
@@ -307,13 +334,18 @@ struct BackWork {
                    weight.inverse_scales.data() + row / weight.row_block * columns, weight.k_block,
                    std::span(values).subspan(static_cast<std::size_t>(r) * k, k));
     }
-    narrow(values, type, bytes + static_cast<std::size_t>(part.first) * k * element_bytes(type));
+    const std::size_t width = element_bytes(type);
+    const std::span<std::byte> part_bytes =
+        bytes.subspan(static_cast<std::size_t>(part.first) * k * width, values.size() * width);
+    narrow(values, type, part_bytes.data());
+    counts[static_cast<std::size_t>(part.first / step)] = count_non_finite(part_bytes, type);
   }
 };
 
 }  // namespace
 
-void dequantize_weight(const ScaledCodes& weight, ElementType type, std::span<std::byte> bytes) {
+NonFiniteValues dequantize_weight(const ScaledCodes& weight, ElementType type,
+                                  std::span<std::byte> bytes) {
   const TensorView& codes = weight.codes;
   const std::optional<FormatId> id = format_of(codes.type);
   require(codes.shape.size() == 2 && id && format(*id).storage_bits == 8 && weight.row_block > 0 &&
@@ -331,8 +363,16 @@ void dequantize_weight(const ScaledCodes& weight, ElementType type, std::span<st
   const std::size_t size = static_cast<std::size_t>(rows * k) * element_bytes(type);
   require(bytes.size() == size && codes.bytes.size() == static_cast<std::size_t>(rows * k), "bytes",
           fmt::format("{}", size), fmt::format("{}", bytes.size()));
-  for_each_part({0, rows}, rows_of_part(k, 1),
-                BackWork{weight, decode_table(*id), type, bytes.data(), columns});
+  const std::int64_t step = rows_of_part(k, 1);
+  std::vector<NonFiniteValues> counts(static_cast<std::size_t>(ceil_divide(rows, step)));
+  for_each_part({0, rows}, step,
+                BackWork{weight, decode_table(*id), type, bytes, columns, counts, step});
+  NonFiniteValues total;
+  for (const NonFiniteValues& one : counts) {
+    total.nan += one.nan;
+    total.infinite += one.infinite;
+  }
+  return total;
 }
 
 }  // namespace fp8lab

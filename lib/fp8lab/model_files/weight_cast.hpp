@@ -50,9 +50,16 @@ struct ScaledCodes {
   std::int64_t k_block = 1;
 };
 
+/// How many values are not finite.
+struct NonFiniteValues {
+  std::int64_t nan = 0;
+  std::int64_t infinite = 0;
+};
+
 /// Writes code * scale, a binary32 product to nearest even, rounded once more to `type` (F32, F16
 /// or BF16, to nearest even; overflow gives Inf). `bytes` holds rows * k elements. Throws `Error`
-/// for another type and for sizes that disagree.
-void dequantize_weight(const ScaledCodes& weight, ElementType type, std::span<std::byte> bytes);
+/// for another type and for sizes that disagree. Returns how many of the results are not finite.
+NonFiniteValues dequantize_weight(const ScaledCodes& weight, ElementType type,
+                                  std::span<std::byte> bytes);
 
 }  // namespace fp8lab

@@ -1,0 +1,119 @@
+#include "fp8lab/model_files/check_model.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <map>
+#include <memory>
+#include <system_error>
+
+#include "fp8lab/core/error.hpp"
+#include "fp8lab/io/files.hpp"
+#include "fp8lab/model_files/check_parts.hpp"
+
+namespace fp8lab {
+namespace {
+
+bool holds_codes(const ModelDirectory& source) {
+  for (const WeightShard& shard : source.shards())
+    for (const TensorSpec& tensor : shard.tensors)
+      if (is_fp8(tensor.type) || is_packed(tensor.type)) return true;
+  return false;
+}
+
+/// What the files say; a finding if they say nothing of a model that holds codes.
+StoredQuantization quantization_to_check(const ModelDirectory& source,
+                                         std::vector<Finding>& findings) {
+  const std::string where = (source.folder() / "config.json").string();
+  std::error_code error;
+  const bool has_config = std::filesystem::exists(where, error);
+  const bool has_other = std::filesystem::exists(source.folder() / "hf_quant_config.json", error);
+  const bool describes = has_config && read_quantization(read_file(where), where).has_value();
+  if (describes || (has_config && has_other)) return read_stored_quantization(source);
+  if (!holds_codes(source)) return read_stored_quantization(source);
+  findings.push_back({"config", "config.json",
+                      has_config
+                          ? "expected a quantization_config, since tensors hold FP8 or FP4 codes, "
+                            "got none: servers load the codes as numbers"
+                          : "expected a config.json, got none"});
+  return {.where = where};
+}
+
+/// ModelOpt writes the same things in two files.
+void compare_configs(const ModelDirectory& source, const StoredQuantization& stored,
+                     std::vector<Finding>& findings) {
+  const std::filesystem::path other = source.folder() / "hf_quant_config.json";
+  std::error_code error;
+  if (stored.family != LayoutFamily::modelopt || !std::filesystem::exists(other, error)) return;
+  const StoredQuantization second = read_modelopt_config(read_file(other), other.string());
+  const auto tell = [&](std::string_view what, const std::string& first,
+                        const std::string& other_one) {
+    if (first != other_one)
+      findings.push_back(
+          {"config", "hf_quant_config.json",
+           fmt::format("expected the {} of config.json, {}, got {}", what, first, other_one)});
+  };
+  if (stored.has_forms && second.has_forms)
+    tell("numbers", describe(stored.form), describe(second.form));
+  for (const NamePattern& pattern : second.ignored)
+    if (!stored.ignored.empty() &&
+        std::none_of(stored.ignored.begin(), stored.ignored.end(),
+                     [&](const NamePattern& own) { return own.text() == pattern.text(); }))
+      tell("modules that stay", "a list without it", pattern.text());
+}
+
+void check_all_values(const ModelDirectory& source, const StoredModel& model, CheckedModel& checked,
+                      const std::function<void(const std::string&)>& progress) {
+  std::vector<WeightRange> ranges;
+  std::map<std::string, const StoredWeight*> weights;
+  for (const StoredWeight& weight : model.weights) weights[weight.codes.name] = &weight;
+  for (std::size_t s = 0; s < source.shards().size(); ++s) {
+    const std::unique_ptr<SafetensorsFile> file = source.open(s);
+    for (const NamedTensor& item : file->tensors()) {
+      const auto found = weights.find(item.name);
+      if (found == weights.end() || source.find(item.name)->shard != s) continue;
+      if (progress) progress(item.name);
+      const std::vector<float> scales = read_scales(source, *found->second, *file);
+      check_values(model, *found->second, scales, *file, item.tensor, ranges, checked.findings);
+      file->file().release(item.tensor.bytes);
+    }
+  }
+  check_ranges(ranges, checked.findings);
+}
+
+void describe_forms(const StoredModel& model, CheckedModel& checked) {
+  for (const StoredWeight& weight : model.weights) {
+    const std::string form = describe(weight.form);
+    if (std::find(checked.forms.begin(), checked.forms.end(), form) == checked.forms.end())
+      checked.forms.push_back(form);
+  }
+}
+
+}  // namespace
+
+CheckedModel check_model(const std::filesystem::path& path, const CheckModelOptions& options,
+                         const std::function<void(const std::string&)>& progress) {
+  CheckedModel checked;
+  std::vector<std::string> faults;
+  const ModelDirectory source(path, faults);
+  for (const std::string& fault : faults) checked.findings.push_back({"files", "", fault});
+  const StoredModel model =
+      read_stored_model(source, quantization_to_check(source, checked.findings));
+  checked.method = model.stored.method;
+  checked.weights = static_cast<std::int64_t>(model.weights.size());
+  for (const WeightShard& shard : source.shards())
+    checked.tensors += static_cast<std::int64_t>(shard.tensors.size());
+  describe_forms(model, checked);
+  for (const StoredFault& fault : model.faults)
+    checked.findings.push_back({fault.kind, fault.tensor, fault.message});
+  if (model.weights.empty() && model.faults.empty())
+    checked.findings.push_back({"config", "", "expected quantized weights, got none"});
+  compare_configs(source, model.stored, checked.findings);
+  check_names(source, model, checked.findings);
+  check_sides(source, model, checked.findings);
+  check_all_values(source, model, checked, progress);
+  if (options.original) check_original(source, model, *options.original, checked, progress);
+  return checked;
+}
+
+}  // namespace fp8lab
