@@ -105,7 +105,7 @@ CheckedModel check_model(const std::filesystem::path& path, const CheckModelOpti
     checked.tensors += static_cast<std::int64_t>(shard.tensors.size());
   describe_forms(model, checked);
   for (const StoredFault& fault : model.faults)
-    checked.findings.push_back({fault.kind, fault.tensor, fault.message});
+    checked.findings.push_back({fault.kind, fault.tensor, fault.text});
   if (model.weights.empty() && model.faults.empty())
     checked.findings.push_back({"config", "", "expected quantized weights, got none"});
   compare_configs(source, model.stored, checked.findings);

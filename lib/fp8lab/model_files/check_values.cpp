@@ -29,7 +29,7 @@ constexpr double kUnusedShare = 0.05;
 constexpr float kUnusedNarrow = 0.3F;
 constexpr double kUnusedNarrowShare = 0.10;
 /// Values of weights: a reciprocal in place of a quotient gives 448^2 / amax.
-constexpr float kLargestValue = 448.0F;
+constexpr float kLargestValue = 100.0F;
 constexpr float kSmallestValue = 1e-6F;
 /// Of one tile among those of a weight, and of one weight among all: a scale of amax in place of
 /// amax / 448 is 448 times too large.

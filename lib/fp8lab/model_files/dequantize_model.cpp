@@ -42,9 +42,10 @@ std::map<std::string, std::string> metadata_of(const WeightShard& shard,
 /// Refuses a folder of which something would be lost.
 void require_whole(const ModelDirectory& source, const StoredModel& stored) {
   if (!stored.faults.empty()) {
+    const StoredFault& first = stored.faults.front();
     const std::size_t more = stored.faults.size() - 1;
-    throw Error(stored.faults.front().message +
-                (more == 0 ? "" : fmt::format(" (and {} more such tensors)", more)));
+    throw Error(fmt::format("tensor '{}': {}{}", first.tensor, first.text,
+                            more == 0 ? "" : fmt::format(" (and {} more such tensors)", more)));
   }
   if (!stored.weights.empty()) return;
   std::string names;

@@ -100,7 +100,19 @@ class Sorter {
   void add_fault(std::string kind, const std::string& name, std::string_view expected,
                  std::string_view got) {
     model_.faults.push_back(
-        {std::move(kind), name, Error(fmt::format("tensor '{}'", name), expected, got).what()});
+        {std::move(kind), name, fmt::format("expected {}, got {}", expected, got)});
+  }
+
+  /// The tensor that an error names; `codes` where it names none.
+  static StoredFault fault_of(const Error& error, const std::string& codes) {
+    constexpr std::string_view kBefore = "tensor '";
+    constexpr std::string_view kBehind = "': ";
+    const std::string_view text = error.what();
+    const std::size_t end = text.find(kBehind);
+    if (!text.starts_with(kBefore) || end == std::string_view::npos)
+      return {"shape", codes, std::string(text)};
+    return {"shape", std::string(text.substr(kBefore.size(), end - kBefore.size())),
+            std::string(text.substr(end + kBehind.size()))};
   }
 
   /// Whether a tensor may hold codes under these names.
@@ -154,7 +166,7 @@ class Sorter {
     try {
       set_shapes(weight, model_.stored);
     } catch (const Error& error) {
-      model_.faults.push_back({"shape", codes.name, error.what()});
+      model_.faults.push_back(fault_of(error, codes.name));
       return;
     }
     model_.weights.push_back(std::move(weight));

@@ -31,7 +31,7 @@ struct SideTensor {
 struct StoredFault {
   std::string kind = {};  ///< "missing scale", "scale without codes", "shape", "unknown tensor"
   std::string tensor = {};
-  std::string message = {};  ///< `tensor 'NAME': expected ..., got ...`
+  std::string text = {};  ///< `expected ..., got ...`
 };
 
 struct StoredModel {
