@@ -6,6 +6,8 @@
 #include <algorithm>
 #include <memory>
 #include <nlohmann/json.hpp>
+#include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -13,6 +15,8 @@
 #include "fp8lab/core/error.hpp"
 #include "fp8lab/formats/code_hex.hpp"
 #include "fp8lab/identify/grouped.hpp"
+#include "fp8lab/scaling/cast_search.hpp"
+#include "fp8lab/tensors/packed.hpp"
 #include "ignored_options.hpp"
 #include "non_finite.hpp"
 #include "operands.hpp"
@@ -28,6 +32,7 @@ struct IdentifyArguments {
   std::string output_dtype;
   std::vector<std::string> more;
   std::size_t top = 5;
+  bool cast = false;
   bool json = false;
 };
 
@@ -111,7 +116,77 @@ int run_grouped(const IdentifyArguments& options, const Groups& groups, const Op
   return result.explained() ? kPass : kMismatch;
 }
 
+/// Codes one a byte, whatever their type is called; packed ones unpacked.
+std::vector<std::uint8_t> cast_codes(const TensorView& tensor) {
+  std::vector<std::byte> memory;
+  std::span<const std::byte> bytes = tensor.bytes;
+  if (is_packed(tensor.type)) {
+    memory = unpack_codes(tensor);
+    bytes = memory;
+  }
+  std::vector<std::uint8_t> codes(bytes.size());
+  std::transform(bytes.begin(), bytes.end(), codes.begin(),
+                 [](std::byte b) { return std::to_integer<std::uint8_t>(b); });
+  return codes;
+}
+
+json json_of(const CastSearch& search, std::size_t top) {
+  json recipes = json::array();
+  for (std::size_t i = 0; i < search.recipes.size(); ++i) {
+    const RecipeMatch& one = search.recipes[i];
+    if (i >= top && !one.exact()) break;
+    recipes.push_back({{"recipe", one.recipe},
+                       {"role", to_string(one.role)},
+                       {"tile", {one.row_block, one.k_block}},
+                       {"wrong_codes", one.wrong_codes},
+                       {"wrong_scales", one.wrong_scales},
+                       {"scales_multiply", one.multiplies}});
+  }
+  json elements = json::array();
+  for (std::size_t i = 0; i < std::min(top, search.elements.size()); ++i) {
+    const ElementMatch& one = search.elements[i];
+    elements.push_back({{"input", one.input},
+                        {"scaling", one.scaling},
+                        {"rounding", one.rounding},
+                        {"overflow", one.overflow},
+                        {"subnormals", one.subnormals},
+                        {"tile", {one.row_block, one.k_block}},
+                        {"wrong_codes", one.wrong_codes}});
+  }
+  return {{"explained", search.explained()},
+          {"codes", search.codes},
+          {"scales", search.tiles},
+          {"recipes", recipes},
+          {"elements", elements}};
+}
+
+/// A, B and D are the original, the codes and the scales.
+int run_cast(const IdentifyArguments& options) {
+  const Operand x = load_operand(options.operands.a, element_type(options.operands.dtype));
+  const Operand codes = load_operand(options.operands.b, element_type(options.output_dtype));
+  const Operand scales = load_operand(options.got, element_type(options.operands.scale_format));
+  const TensorView& values = x.tensor();
+  const ElementType type = unpacked(codes.tensor().type);
+  const std::optional<FormatId> id = format_of(type);
+  require(id && format(*id).code_bits() <= 8, options.operands.b,
+          "FP8, FP6 or FP4 codes; uint8 codes need --out-dtype", to_string(type));
+  require(!values.shape.empty(), options.operands.a, "[..., k]", shape_text(values.shape));
+  const std::vector<float> floats = to_float(values);
+  const std::vector<std::uint8_t> bytes = cast_codes(codes.tensor());
+  const std::vector<float> factors = to_float(scales.tensor());
+  const std::int64_t k = values.shape.back();
+  const auto rows = static_cast<std::int64_t>(floats.size()) / std::max<std::int64_t>(1, k);
+  const CastSearch search =
+      search_cast({{floats, rows, k}, *id, bytes, factors}, options.operands.threads);
+  if (options.json)
+    fmt::print("{}\n", json_text(json_of(search, options.top), 2));
+  else
+    fmt::print("{}", describe(search, options.top));
+  return search.explained() ? kPass : kMismatch;
+}
+
 int run(const IdentifyArguments& options) {
+  if (options.cast) return run_cast(options);
   const Operand got = load_operand(options.got, element_type(options.output_dtype));
   const TensorView& d = got.tensor();
   const std::optional<FormatId> id = format_of(d.type);
@@ -144,7 +219,11 @@ void add_identify(Command& app, Action& action) {
   command->add_option("B", options->operands.b, "B [n, k]")->required();
   command->add_option("D", options->got, "the kernel's output [m, n]")->required();
   add_input_options(*command, options->operands);
-  command->add_option("--out-dtype", options->output_dtype, "format of uint8 codes in D");
+  command->add_option("--out-dtype", options->output_dtype,
+                      "format of uint8 codes in D, or in B with --cast");
+  command->add_flag("--cast", options->cast,
+                    "find the recipe, input type, scaling and rounding of a cast: A is the "
+                    "original, B its codes, D its scales (--scale-format for uint8 ones)");
   command
       ->add_option("--model", options->more,
                    "another model to try, such as a definition; may be given again")

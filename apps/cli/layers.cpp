@@ -9,6 +9,7 @@
 #include "fp8lab/core/json_text.hpp"
 #include "fp8lab/model_files/layout.hpp"
 #include "fp8lab/model_files/model_directory.hpp"
+#include "fp8lab/model_files/module_choice.hpp"
 #include "say.hpp"
 
 namespace fp8lab::cli {
@@ -17,12 +18,16 @@ namespace {
 struct LayersArguments {
   std::string file;
   std::string rule;
+  std::vector<std::string> ignore;
+  std::vector<std::string> only;
   bool json = false;
 };
 
 int run(const LayersArguments& options) {
-  const LayerRule& rule = find_layer_rule(options.rule);
+  const ModuleChoice choice(options.rule, options.ignore, options.only);
+  const LayerRule& rule = choice.rule();
   const ModelDirectory model(options.file);
+  choice.require_matches(model.shards());
   nlohmann::ordered_json weights = nlohmann::ordered_json::array();
   std::int64_t tensors = 0;
   std::int64_t converted = 0;
@@ -30,7 +35,7 @@ int run(const LayersArguments& options) {
   std::int64_t elements = 0;
   for (const WeightShard& shard : model.shards())
     for (const TensorSpec& item : shard.tensors) {
-      const LayerDecision decision = decide(rule, item);
+      const LayerDecision decision = choice.decide(item);
       const std::int64_t size = element_count(item.shape, item.name);
       ++tensors;
       converted += decision.converts ? 1 : 0;
@@ -66,6 +71,8 @@ void add_layers(Command& app, Action& action) {
   command->add_option("MODEL", options->file, "a model's folder, its index or a .safetensors file")
       ->required();
   command->add_option("--rule", options->rule, rules)->required();
+  command->add_option("--ignore", options->ignore, "modules that stay, by name or re:PATTERN");
+  command->add_option("--only", options->only, "convert no other modules than these");
   command->add_flag("--json", options->json, "machine-readable output");
   command->callback([options, &action] { action = [options] { return run(*options); }; });
 }

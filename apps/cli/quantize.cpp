@@ -42,6 +42,9 @@ struct QuantizeArguments {
   std::string layout;
   std::string rule;
   std::vector<std::string> calibration;
+  std::vector<std::string> ignore;
+  std::vector<std::string> only;
+  std::vector<std::string> recipe_for;
   std::optional<std::uint64_t> stochastic;
   bool hadamard = false;
   bool transpose = false;
@@ -274,6 +277,11 @@ void require_nvfp4_options(const Recipe& recipe, const QuantizeArguments& option
 int quantize_file(const QuantizeArguments& options) {
   require(options.calibration.empty(), "--calibration", "a model's folder and --layout",
           options.input + " (--history is for files)");
+  const std::string_view given = !options.ignore.empty() ? "--ignore"
+                                 : !options.only.empty() ? "--only"
+                                                         : "--recipe-for";
+  require(options.ignore.empty() && options.only.empty() && options.recipe_for.empty(), given,
+          "a model's folder and --layout", options.input + " (--tensor is for files)");
   const Preset& preset = find_preset(options.recipe);
   const TensorRole role = find_tensor_role(options.role);
   const Recipe& recipe = options.product.empty()
@@ -335,7 +343,8 @@ int run(const QuantizeArguments& options) {
   require(!options.rule.empty(), "--rule", "which weights become FP8", "none");
   require(!options.output.empty(), "--output", "a new or empty folder", "none");
   return quantize_model({options.input, options.output, options.recipe, options.layout,
-                         options.rule, options.calibration, options.json});
+                         options.rule, options.calibration, options.ignore, options.only,
+                         options.recipe_for, options.json});
 }
 
 std::string recipe_help() {
@@ -348,6 +357,14 @@ std::string layout_help() {
   std::string text = "for a model: layout of scales and config.json:";
   for (const Layout& layout : layouts()) text += " " + std::string(layout.name);
   return text;
+}
+
+/// Options that choose modules beside the rule.
+void add_patterns(Command& command, std::vector<std::string>& ignore,
+                  std::vector<std::string>& only) {
+  command.add_option("--ignore", ignore,
+                     "for a model: modules that stay as they are, by name or re:PATTERN");
+  command.add_option("--only", only, "for a model: convert no other modules than these");
 }
 
 std::string rule_help() {
@@ -375,6 +392,10 @@ void add_quantize(Command& app, Action& action) {
   command->add_option("--calibration", options->calibration,
                       "for a model: .safetensors files with inputs named MODULE.input, or traces "
                       "with lines MODULE,AMAX, for recipes with a calibrated input scale");
+  add_patterns(*command, options->ignore, options->only);
+  command->add_option("--recipe-for", options->recipe_for,
+                      "for a model: PATTERN=RECIPE, another recipe for modules by name or "
+                      "re:PATTERN (compressed-tensors, modelopt, deepseek-v4)");
   command->add_option("--tensor", options->tensors, "tensors to quantize (default: by --rule)");
   command->add_option("--role", options->role, "activation, weight or gradient")
       ->capture_default_str();

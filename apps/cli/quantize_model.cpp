@@ -42,6 +42,9 @@ void print(const QuantizedModel& model, const QuantizeModelRequest& request) {
   say("{} of {} tensors became {} (recipe {}, layout {}, rule {})\n", model.converted.size(),
       model.converted.size() + model.kept.size(), numbers_of(model.scheme), request.recipe,
       request.layout, request.rule);
+  for (const ModuleScheme& other : model.others)
+    say("  {} of them {} (recipe {}, {})\n", other.modules.size(), numbers_of(other.scheme),
+        other.recipe, other.pattern);
   if (model.scheme.input == InputScheme::stays)
     say("  inputs are not cast{}\n", model.scheme.scales == ScaleKind::two_level
                                          ? " (--calibration would give them a scale)"
@@ -60,11 +63,19 @@ void print_json(const QuantizedModel& model, const QuantizeModelRequest& request
                     {"dtype", to_string(item.tensor.type)},
                     {"shape", item.tensor.shape},
                     {"reason", item.reason}});
+  nlohmann::ordered_json others = nlohmann::ordered_json::array();
+  for (const ModuleScheme& other : model.others)
+    others.push_back({{"pattern", other.pattern},
+                      {"recipe", other.recipe},
+                      {"numbers", numbers_of(other.scheme)},
+                      {"inputs", to_string(other.scheme.input)},
+                      {"modules", other.modules}});
   const nlohmann::ordered_json report{{"recipe", request.recipe},
                                       {"layout", request.layout},
                                       {"rule", request.rule},
                                       {"numbers", numbers_of(model.scheme)},
                                       {"inputs", to_string(model.scheme.input)},
+                                      {"other_recipes", others},
                                       {"converted", converted},
                                       {"kept", kept},
                                       {"nan_weights", model.nan_weights},
@@ -81,7 +92,13 @@ bool names_model(const std::string& path) {
 
 int quantize_model(const QuantizeModelRequest& request) {
   const ModelDirectory source(request.input);
-  QuantizeModelOptions options{request.recipe, request.layout, request.rule, {}};
+  QuantizeModelOptions options{.preset = request.recipe,
+                               .layout = request.layout,
+                               .rule = request.rule,
+                               .calibration = {},
+                               .ignore = request.ignore,
+                               .only = request.only,
+                               .recipe_for = request.recipe_for};
   options.calibration.assign(request.calibration.begin(), request.calibration.end());
   QuantizedModel model;
   {

@@ -13,6 +13,9 @@ struct QuantizeModelRequest {
   std::string layout;
   std::string rule;
   std::vector<std::string> calibration;
+  std::vector<std::string> ignore;
+  std::vector<std::string> only;
+  std::vector<std::string> recipe_for;
   bool json = false;
 };
 

@@ -8,6 +8,7 @@
 #include "fp8lab/io/files.hpp"
 #include "fp8lab/model_files/layout.hpp"
 #include "fp8lab/model_files/quantization_config.hpp"
+#include "fp8lab/model_files/stored_quantization.hpp"
 #include "fp8lab/model_files/torchao_metadata.hpp"
 
 using namespace fp8lab;
@@ -95,8 +96,9 @@ std::string scheme_text(const Layout& layout, const Preset& preset, bool calibra
         text += fmt::format(" {}", crc32_text(modelopt_config(s, kept)));
       const auto stored = read_quantization(config, "c");
       if (!kept.empty() && stored)
-        text += fmt::format(", back {} {} {}x{}", format(stored->format).name, kind(stored->scales),
-                            stored->row_block, stored->k_block);
+        text +=
+            fmt::format(", back {} {} {}x{}", format(stored->form.format).name,
+                        kind(stored->form.scales), stored->form.row_block, stored->form.k_block);
     }
   } catch (const Error& error) {
     text += error.what();

@@ -11,6 +11,7 @@
 #include "fp8lab/core/error.hpp"
 #include "fp8lab/model_files/quantization_config.hpp"
 #include "fp8lab/model_files/recipe_input.hpp"
+#include "fp8lab/model_files/stored_quantization.hpp"
 #include "io/temporary.hpp"
 #include "message_of.hpp"
 
@@ -137,7 +138,7 @@ TEST_CASE("config.json is read back as it was written", "[model_files]") {
     const auto stored = read_quantization(text, "config.json");
     REQUIRE(stored.has_value());
     CHECK(stored->family == find_layout(layout).family);
-    CHECK(stored->row_block == 128);
+    CHECK(stored->form.row_block == 128);
     CHECK(text.find("zebra") < text.find("alpha"));  // keys stay in order
     CHECK_FALSE(read_quantization(without_quantization(text, "config.json"), "config.json"));
     CHECK(without_quantization(text, "config.json").ends_with("}\n"));
@@ -183,9 +184,9 @@ TEST_CASE("config.json says what groups are, and is read back", "[model_files]")
     const auto stored = read_quantization(text, "config.json");
     REQUIRE(stored.has_value());
     CHECK(stored->family == layout.family);
-    CHECK(stored->format == scheme.format);
-    CHECK(stored->scales == scheme.scales);
-    CHECK(stored->k_block == scheme.k_block);
+    CHECK(stored->form.format == scheme.format);
+    CHECK(stored->form.scales == scheme.scales);
+    CHECK(stored->form.k_block == scheme.k_block);
   }
   CHECK_THROWS_WITH(
       read_quantization(

@@ -13,6 +13,7 @@
 #include "fp8lab/model_files/dequantize_model.hpp"
 #include "fp8lab/model_files/quantization_config.hpp"
 #include "fp8lab/model_files/quantize_model.hpp"
+#include "fp8lab/model_files/stored_quantization.hpp"
 #include "io/temporary.hpp"
 #include "message_of.hpp"
 #include "model_files/models.hpp"
@@ -120,15 +121,36 @@ TEST_CASE("what is wrong with stored weights and their samples, word for word", 
   const TensorView weight = bytes_view(ElementType::e4m3fn, {4, 16}, codes);
   CHECK(said("deepseek", "deepgemm", {{"a.weight", weight}, {"a.weight_scale_inv", floats({1})}}) ==
         "accepted");
-  CHECK(said("deepseek", "deepgemm",
-             {{"a.weight", weight}, {"a.weight_scale_inv", floats({2, 1})}}) ==
-        "tensor 'a.weight_scale_inv': expected scales [1], [4], [4, 1] or [1, 1], got [2, 1]");
+  CHECK(
+      said("deepseek", "deepgemm",
+           {{"a.weight", weight}, {"a.weight_scale_inv", floats({2, 1})}}) ==
+      "tensor 'a.weight_scale_inv': expected scales [1], [4], [4, 1], [1, 1] or [1, 1, 1, 1], got "
+      "[2, 1]");
   CHECK(said("deepseek", "deepgemm",
              {{"a.weight", weight},
               {"a.weight_scale_inv", bytes_view(ElementType::u8, {1, 1}, {7})}}) ==
         "tensor 'a.weight_scale_inv': expected f32, bf16, f16 or e8m0fnu scales, got u8");
   CHECK(said("deepseek", "deepgemm", {{"a.weight", weight}}) ==
-        "~/in: expected weights in layout hf-fp8, got none");
+        "tensor 'a.weight': expected the scales of these codes (a.weight_scale_inv, "
+        "a.weight_scale, a.scale), got none");
+  CHECK(said("deepseek", "deepgemm",
+             {{"a.weight", weight}, {"b.weight", weight}, {"c.weight", weight}}) ==
+        "tensor 'a.weight': expected the scales of these codes (a.weight_scale_inv, "
+        "a.weight_scale, a.scale), got none (and 2 more such tensors)");
+  CHECK(said("deepseek", "deepgemm", {{"a.weight_scale_inv", floats({1})}}) ==
+        "tensor 'a.weight_scale_inv': expected FP8 or packed codes a.weight, got none");
+  CHECK(said("deepseek", "deepgemm", {{"a.bias", floats({2})}}) ==
+        "~/in: expected FP8 or packed codes with scales (NAME.weight_packed with "
+        "NAME.weight_scale, NAME.weight with NAME.weight_scale_inv, NAME.weight with "
+        "NAME.weight_scale, NAME.weight with NAME.scale, NAME._weight_qdata with "
+        "NAME._weight_scale, NAME_blocks with NAME_scales, NAME_packed with NAME_scale), got "
+        "none");
+  CHECK(said("deepseek", "deepgemm",
+             {{"a.weight", weight},
+              {"a.weight_scale_inv", floats({1})},
+              {"a.pre_quant_scale", floats({2})}}) ==
+        "tensor 'a.pre_quant_scale': expected a weight that its codes and scales give alone, got "
+        "f32 [2]");
   const Bytes nibbles(4 * 8, 0x11);
   const Bytes ones(4, 0x38);
   const std::vector<NamedTensor> two{

@@ -7,6 +7,7 @@
 #include "catch.hpp"
 #include "fp8lab/core/error.hpp"
 #include "fp8lab/model_files/quantization_config.hpp"
+#include "fp8lab/model_files/stored_quantization.hpp"
 #include "message_of.hpp"
 
 using namespace fp8lab;
@@ -36,12 +37,12 @@ TEST_CASE("weights of compressed-tensors are read by type, bits and group", "[mo
         type, bits, size, scale));
   };
   const StoredQuantization nvfp4 = group(R"("float")", "4", "16", "null");
-  CHECK((nvfp4.format == FormatId::e2m1 && nvfp4.scales == ScaleKind::two_level));
-  CHECK((nvfp4.row_block == 1 && nvfp4.k_block == 16));
+  CHECK((nvfp4.form.format == FormatId::e2m1 && nvfp4.form.scales == ScaleKind::two_level));
+  CHECK((nvfp4.form.row_block == 1 && nvfp4.form.k_block == 16));
   const StoredQuantization mxfp4 = group(R"("float")", "4", "32", R"("torch.uint8")");
-  CHECK((mxfp4.format == FormatId::e2m1 && mxfp4.scales == ScaleKind::e8m0));
-  CHECK((mxfp4.row_block == 1 && mxfp4.k_block == 32));
-  CHECK(weights(R"("type": "float", "num_bits": 8)").format == FormatId::e4m3fn);
+  CHECK((mxfp4.form.format == FormatId::e2m1 && mxfp4.form.scales == ScaleKind::e8m0));
+  CHECK((mxfp4.form.row_block == 1 && mxfp4.form.k_block == 32));
+  CHECK(weights(R"("type": "float", "num_bits": 8)").form.format == FormatId::e4m3fn);
 
   // Other types, bits and sizes are not the nearest known ones.
   for (const char* type : {R"("int")", R"("bfloat")", R"("Float")", R"("")", "8", "null"}) {
@@ -64,7 +65,7 @@ TEST_CASE("sizes of stored blocks are whole numbers above zero", "[model_files]"
     return read(fmt::format(R"({{"quant_method": "fp8", "weight_block_size": {}}})", sizes));
   };
   const StoredQuantization odd = block("[48, 96]");
-  CHECK((odd.row_block == 48 && odd.k_block == 96));
+  CHECK((odd.form.row_block == 48 && odd.form.k_block == 96));
   for (const char* sizes : {"[0, 128]", "[128, 0]", "[-128, 128]", "[128, 128.5]", "[128]",
                             "[128, 128, 128]", R"(["128", 128])", "128", "{}"}) {
     INFO(sizes);
@@ -80,24 +81,25 @@ TEST_CASE("torchao's types are known by their whole names", "[model_files]") {
   };
   const std::string mx = "MXDynamicActivationMXWeightConfig";
   const StoredQuantization mxfp8 = of(mx, "float8_e4m3fn");
-  CHECK((mxfp8.format == FormatId::e4m3fn && mxfp8.scales == ScaleKind::e8m0));
+  CHECK((mxfp8.form.format == FormatId::e4m3fn && mxfp8.form.scales == ScaleKind::e8m0));
   const StoredQuantization mxfp4 = of(mx, "float4_e2m1fn_x2");
-  CHECK((mxfp4.format == FormatId::e2m1 && mxfp4.scales == ScaleKind::e8m0));
+  CHECK((mxfp4.form.format == FormatId::e2m1 && mxfp4.form.scales == ScaleKind::e8m0));
   for (const char* element : {"", "float8_e5m2", "float4_e2m1fn", "torch.float8_e4m3fn"})
     CHECK_THROWS_WITH(of(mx, element), contains("float8_e4m3fn or float4_e2m1fn_x2"));
   const StoredQuantization plain = of("Float8DynamicActivationFloat8WeightConfig", "");
-  CHECK(plain.scales != ScaleKind::e8m0);
+  CHECK(plain.form.scales != ScaleKind::e8m0);
   for (const char* name : {"NVFP4DynamicActivationNVFP4WeightConfig", "NVFP4WeightOnlyConfig"}) {
     const StoredQuantization nvfp4 = of(name, "");
-    CHECK((nvfp4.format == FormatId::e2m1 && nvfp4.scales == ScaleKind::two_level));
+    CHECK((nvfp4.form.format == FormatId::e2m1 && nvfp4.form.scales == ScaleKind::two_level));
   }
   // Names that only look like these say nothing about groups, whatever their members.
   for (const std::string& name : {mx + "V2", "X" + mx, std::string("MXGemmConfig"),
                                   std::string("NVFP4WeightOnly"), std::string()}) {
     INFO(name);
     const StoredQuantization other = of(name, "float4_e2m1fn_x2");
-    CHECK((other.format == plain.format && other.scales == plain.scales));
-    CHECK((other.row_block == plain.row_block && other.k_block == plain.k_block));
+    CHECK((other.form.format == plain.form.format && other.form.scales == plain.form.scales));
+    CHECK(
+        (other.form.row_block == plain.form.row_block && other.form.k_block == plain.form.k_block));
   }
 }
 
@@ -108,9 +110,8 @@ TEST_CASE("what a config.json says that no layout has is refused by its key", "[
     });
   };
   const std::string method =
-      "c: quantization_config: quant_method: expected compressed-tensors, modelopt, fp8, torchao "
-      "or "
-      "mxfp4, got ";
+      "c: quantization_config: quant_method: expected compressed-tensors, modelopt, modelopt_fp4, "
+      "modelopt_mixed, fp8, mxfp8, fbgemm_fp8, torchao, mxfp4 or quark, got ";
   CHECK(message(R"({"quant_method": "gptq"})") == method + "'gptq'");
   const std::string long_name(41, 'x');
   CHECK(message(fmt::format(R"({{"quant_method": "{}"}})", long_name)) ==
@@ -126,14 +127,15 @@ TEST_CASE("what a config.json says that no layout has is refused by its key", "[
   const auto modelopt = [&](const std::string& algorithm) {
     return message(fmt::format(R"({{"quant_method": "modelopt", "quant_algo": "{}"}})", algorithm));
   };
-  for (const char* known : {"", "FP8", "FP8_PER_CHANNEL_PER_TOKEN", "MXFP8", "mxfp4",
-                            "W4A8_MXFP4_FP8", "NVFP4", "W4A16_NVFP4"})
+  for (const char* known : {"", "FP8", "FP8_PER_CHANNEL_PER_TOKEN", "FP8_PB_WO", "FP8_PB_REAL",
+                            "MXFP8", "mxfp4", "W4A8_MXFP4_FP8", "NVFP4", "W4A16_NVFP4"})
     CHECK(modelopt(known) == "accepted");
-  for (const std::string& other :
-       {std::string("MXFP4"), std::string("NVFP4_AWQ"), std::string("W4A8_MXFP4"), long_name})
+  for (const std::string& other : {std::string("MXFP4"), std::string("NVFP4_AWQ"),
+                                   std::string("W4A8_MXFP4"), std::string("FP8_XY"), long_name})
     CHECK(modelopt(other) ==
-          "c: quantization_config: quant_algo: expected FP8, FP8_PER_CHANNEL_PER_TOKEN, MXFP8, "
-          "mxfp4, W4A8_MXFP4_FP8, NVFP4 or W4A16_NVFP4, got '" +
+          "c: quantization_config: quant_algo: expected FP8, FP8_PER_CHANNEL_PER_TOKEN, FP8_PB_WO, "
+          "FP8_PB_REAL, MXFP8, mxfp4, W4A8_MXFP4_FP8, NVFP4, W4A16_NVFP4, or MIXED_PRECISION, got "
+          "'" +
               other.substr(0, 40) + "'");
   for (const auto& [name, format, scales, block] :
        {std::tuple{"MXFP8", FormatId::e4m3fn, ScaleKind::e8m0, 32},
@@ -146,39 +148,38 @@ TEST_CASE("what a config.json says that no layout has is refused by its key", "[
     const StoredQuantization stored =
         read(fmt::format(R"({{"quant_method": "modelopt", "quant_algo": "{}"}})", name));
     CHECK(stored.family == LayoutFamily::modelopt);
-    CHECK(stored.format == format);
-    CHECK(stored.scales == scales);
-    CHECK(stored.row_block == (block == 128 ? 128 : 1));
-    CHECK(stored.k_block == block);
+    CHECK(stored.form.format == format);
+    CHECK(stored.form.scales == scales);
+    CHECK(stored.form.row_block == (block == 128 ? 128 : 1));
+    CHECK(stored.form.k_block == block);
   }
 }
 
-TEST_CASE("groups of compressed-tensors have one kind of numbers", "[model_files]") {
+TEST_CASE("groups of compressed-tensors have numbers of their own", "[model_files]") {
   const std::string fp8 = R"("type": "float", "num_bits": 8)";
-  const std::string mxfp8 =
-      R"("type": "float", "num_bits": 8, "group_size": 32, "scale_dtype": "torch.uint8")";
   const std::string mxfp4 =
       R"("type": "float", "num_bits": 4, "group_size": 32, "scale_dtype": "torch.uint8")";
-  const std::string blocks = R"("type": "float", "num_bits": 8, "block_structure": [64, 32])";
+  const std::string blocks =
+      R"("type": "float", "num_bits": 8, "strategy": "block", "block_structure": [64, 32])";
   const auto two = [](const std::string& a, const std::string& b) {
     return fmt::format(
-        R"({{"quant_method": "compressed-tensors", "config_groups": {{"one": {{"weights": {{{}}}}}, "two": {{"weights": {{{}}}}}}}}})",
+        R"({{"quant_method": "compressed-tensors", "config_groups": {{"one": {{"targets": ["Linear"], "weights": {{{}}}}}, "two": {{"targets": ["re:.*experts.*", "a.b"], "weights": {{{}}}}}}}}})",
         a, b);
   };
-  for (const std::string& same : {fp8, mxfp8, mxfp4}) CHECK_NOTHROW(read(two(same, same)));
-  for (const auto& [a, b] : {std::pair{fp8, blocks}, {blocks, fp8}}) {
-    const StoredQuantization stored = read(two(a, b));
-    CHECK((stored.row_block == 64 && stored.k_block == 32));
-  }
-  for (const auto& [a, b] : {std::pair{fp8, mxfp8},
-                             {mxfp8, fp8},
-                             {mxfp8, mxfp4},
-                             {mxfp4, mxfp8},
-                             {fp8, mxfp4},
-                             {mxfp4, fp8}})
-    CHECK_THROWS_WITH(
-        read(two(a, b)),
-        "c: quantization_config: two: weights: expected the numbers of one, got others");
+  const StoredQuantization mixed = read(two(fp8, mxfp4));
+  // Names and regular expressions come before classes.
+  CHECK(describe(mixed.form_of("x.experts.3.w1")) == "MXFP4");
+  CHECK(describe(mixed.form_of("a.b")) == "MXFP4");
+  CHECK(describe(mixed.form_of("a.b.c")) == "FP8 with plain scales");
+  CHECK(describe(mixed.form_of("x.q_proj")) == "FP8 with plain scales");
+  const StoredQuantization turned = read(two(mxfp4, blocks));
+  CHECK(describe(turned.form_of("q")) == "MXFP4");
+  CHECK(turned.form_of("a.b").row_block == 64);
+  CHECK(turned.form_of("a.b").k_block == 32);
+  CHECK(turned.form_of("a.b").tiles == WeightTiles::block);
+  CHECK_THROWS_WITH(
+      read(R"({"quant_method": "compressed-tensors", "ignore": ["re:(a"]})"),
+      "c: quantization_config: ignore: expected a valid regular expression, got 're:(a'");
   CHECK_THROWS_WITH(read(two(fp8, R"("num_bits": 3)")),
                     "c: quantization_config: two: weights: expected 8-bit floats, MXFP4, MXFP6, "
                     "MXFP8 or NVFP4, got {\"num_bits\":3}");
@@ -197,8 +198,70 @@ TEST_CASE("groups of compressed-tensors have one kind of numbers", "[model_files
   for (const char* none : {"null", "7", "[]"}) {
     const StoredQuantization plain =
         read(fmt::format(R"({{"quant_method": "compressed-tensors", "config_groups": {}}})", none));
-    CHECK((plain.format == FormatId::e4m3fn && plain.scales == ScaleKind::plain));
+    CHECK((plain.form.format == FormatId::e4m3fn && plain.form.scales == ScaleKind::plain));
+    CHECK_FALSE(plain.has_forms);
   }
+}
+
+TEST_CASE("each system's list of modules that stay has its own patterns", "[model_files]") {
+  struct Case {
+    const char* config;
+    const char* module;
+    bool stays;
+  };
+  const char* compressed =
+      R"({"quant_method": "compressed-tensors", "ignore": ["lm_head", "re:.*gate$"]})";
+  const char* fp8 =
+      R"({"quant_method": "fp8", "modules_to_not_convert": ["lm_head", "layers.1.mlp", "gate"]})";
+  const char* modelopt =
+      R"({"quant_method": "modelopt", "quant_algo": "FP8", "exclude_modules": ["lm_head", "*.attn*", "a.?"]})";
+  for (const Case& c :
+       {Case{compressed, "lm_head", true}, Case{compressed, "x.lm_head", false},
+        Case{compressed, "x.gate", true}, Case{compressed, "x.gate_proj", false},
+        Case{fp8, "lm_head", true}, Case{fp8, "layers.1.mlp.up_proj", true},
+        Case{fp8, "layers.11.mlp", false}, Case{fp8, "x.gate", true}, Case{fp8, "x.up", false},
+        Case{modelopt, "lm_head", true}, Case{modelopt, "x.lm_head", false},
+        Case{modelopt, "x.attn.q", true}, Case{modelopt, "a.b", true},
+        Case{modelopt, "a.b.c", true}, Case{modelopt, "a.bc", false}}) {
+    INFO(c.config << " " << c.module);
+    CHECK(read(c.config).ignores(c.module) == c.stays);
+  }
+}
+
+TEST_CASE("a quantization is found inside a multimodal model's configuration", "[model_files]") {
+  const std::string fp8 = R"("quantization_config": {"quant_method": "fp8"})";
+  const std::string other = R"("quantization_config": {"quant_method": "mxfp4"})";
+  const auto stored = read_quantization(fmt::format(R"({{"text_config": {{{}}}}})", fp8), "c");
+  REQUIRE(stored.has_value());
+  CHECK(stored->where == "c: text_config: quantization_config");
+  CHECK_NOTHROW(read_quantization(fmt::format(R"({{"a": {{{}}}, "b": {{{}}}}})", fp8, fp8), "c"));
+  CHECK_THROWS_WITH(
+      read_quantization(fmt::format(R"({{"a": {{{}}}, "b": {{{}}}}})", fp8, other), "c"),
+      R"(c: b: quantization_config: expected what c: a: quantization_config says, got {"quant_method":"mxfp4"})");
+  CHECK(without_quantization(fmt::format(R"({{"a": {{"b": 1, {}}}}})", fp8), "c") ==
+        "{\n  \"a\": {\n    \"b\": 1\n  }\n}\n");
+}
+
+TEST_CASE("layers of MIXED_PRECISION and Quark have forms of their own", "[model_files]") {
+  const StoredQuantization mixed = read(
+      R"({"quant_method": "modelopt", "quant_algo": "MIXED_PRECISION", "quantized_layers": {"a.q": {"quant_algo": "FP8"}, "a.up": {"quant_algo": "NVFP4", "group_size": 16}}})");
+  CHECK(describe(mixed.form_of("a.q")) == "FP8 with plain scales");
+  CHECK(describe(mixed.form_of("a.up")) == "NVFP4");
+  CHECK_THROWS_WITH(
+      read(R"({"quant_method": "modelopt", "quant_algo": "MIXED_PRECISION"})"),
+      "c: quantization_config: quantized_layers: expected an algorithm for each layer, which "
+      "MIXED_PRECISION needs, got none");
+  CHECK_THROWS_WITH(
+      read(R"({"quant_method": "modelopt", "quant_algo": "NVFP4", "group_size": 32})"),
+      "c: quantization_config: group_size: expected 16 in NVFP4, got 32");
+  const StoredQuantization quark = read(
+      R"({"quant_method": "quark", "global_quant_config": {"weight": {"dtype": "fp4", "qscheme": "per_group", "group_size": 32, "scale_format": "e8m0"}}, "layer_quant_config": {"*q_proj": {"weight": {"dtype": "fp8_e4m3", "qscheme": "per_tensor"}}}, "exclude": ["lm_head"]})");
+  CHECK(describe(quark.form_of("x.up_proj")) == "MXFP4");
+  CHECK(describe(quark.form_of("x.q_proj")) == "FP8 with plain scales");
+  CHECK(quark.ignores("lm_head"));
+  CHECK_THROWS_WITH(
+      read(R"({"quant_method": "quark", "global_quant_config": {"weight": {"dtype": "int4"}}})"),
+      contains("global_quant_config: weight: expected fp8_e4m3 per tensor"));
 }
 
 TEST_CASE("a model may say that it is not quantized", "[model_files]") {

@@ -6,6 +6,7 @@
 #include <fmt/format.h>
 
 #include <array>
+#include <limits>
 #include <map>
 #include <nlohmann/json.hpp>
 #include <string>
@@ -17,6 +18,7 @@
 #include "fp8lab/io/files.hpp"
 #include "fp8lab/model_files/blocked_scales.hpp"
 #include "fp8lab/model_files/dequantize_model.hpp"
+#include "fp8lab/model_files/stored_weight.hpp"
 #include "io/temporary.hpp"
 #include "model_files/models.hpp"
 
@@ -28,34 +30,44 @@ namespace {
 namespace fs = std::filesystem;
 using Shape = std::vector<std::int64_t>;
 
-StoredWeight weight_of(const char* layout, StoredQuantization stored, TensorSpec codes,
-                       TensorSpec scale) {
+/// The row of names with these codes and scales.
+const StoredNames& names_of(std::string_view codes, std::string_view scale) {
+  for (const StoredNames& names : stored_names())
+    if (names.codes == codes && names.scale == scale) return names;
+  FAIL("no such names");
+  return stored_names()[0];
+}
+
+StoredWeight weight_of(const StoredNames& names, const WeightForm& form, TensorSpec codes,
+                       TensorSpec scale, std::optional<TensorSpec> upper = {},
+                       bool u8_is_e8m0 = false) {
   StoredWeight weight;
+  weight.module = "w";
   weight.codes = std::move(codes);
   weight.scale.spec = std::move(scale);
-  weight.layout = &find_layout(layout);
-  weight.stored = stored;
+  if (upper) weight.tensor_scale = StoredTensor{*upper, 0};
+  weight.names = &names;
   weight.written.name = "w.weight";
-  set_shapes(weight);
+  StoredQuantization stored;
+  stored.form = form;
+  stored.u8_is_e8m0 = u8_is_e8m0;
+  set_shapes(weight, stored);
   return weight;
 }
 
 /// 300 x 200 codes in blocks of 128 x 64: 3 x 4 of them.
-StoredWeight plain(Shape scales, ElementType type = ElementType::f32) {
-  StoredQuantization stored;
-  stored.row_block = 128;
-  stored.k_block = 64;
-  return weight_of("deepseek", stored, {"w.weight", ElementType::e4m3fn, {300, 200}},
-                   {"w.weight_scale_inv", type, std::move(scales)});
+StoredWeight plain(Shape scales, ElementType type = ElementType::f32, bool u8_is_e8m0 = false) {
+  return weight_of(names_of(".weight", ".weight_scale_inv"), {.row_block = 128, .k_block = 64},
+                   {"w.weight", ElementType::e4m3fn, {300, 200}},
+                   {"w.weight_scale_inv", type, std::move(scales)}, {}, u8_is_e8m0);
 }
 
+constexpr WeightForm kMxfp4{FormatId::e2m1, ScaleKind::e8m0, 1, 32, {}};
+constexpr WeightForm kMxfp8{FormatId::e4m3fn, ScaleKind::e8m0, 1, 32, {}};
+constexpr WeightForm kNvfp4{FormatId::e2m1, ScaleKind::two_level, 1, 16, {}};
+
 StoredWeight experts(Shape codes, Shape scales, ElementType type = ElementType::u8) {
-  return weight_of("gpt-oss",
-                   {.family = LayoutFamily::gpt_oss,
-                    .format = FormatId::e2m1,
-                    .scales = ScaleKind::e8m0,
-                    .row_block = 1,
-                    .k_block = 32},
+  return weight_of(names_of("_blocks", "_scales"), kMxfp4,
                    {"m_blocks", ElementType::u8, std::move(codes)},
                    {"m_scales", type, std::move(scales)});
 }
@@ -86,7 +98,8 @@ TEST_CASE("the shape of plain scales says their tiles", "[model_files]") {
     Shape tile;
   };
   for (const Case& c : {Case{{}, {300, 200}}, Case{{1}, {300, 200}}, Case{{1, 1}, {300, 200}},
-                        Case{{300}, {1, 200}}, Case{{300, 1}, {1, 200}}, Case{{3, 4}, {128, 64}}}) {
+                        Case{{300}, {1, 200}}, Case{{300, 1}, {1, 200}}, Case{{3, 4}, {128, 64}},
+                        Case{{3, 1, 4, 1}, {128, 64}}}) {
     const StoredWeight weight = plain(c.scales);
     INFO(shape_text(c.scales));
     CHECK(Shape{weight.row_block, weight.k_block} == c.tile);
@@ -100,13 +113,50 @@ TEST_CASE("the shape of plain scales says their tiles", "[model_files]") {
     CHECK_THROWS_WITH(
         plain(scales),
         contains("tensor 'w.weight_scale_inv'") &&
-            contains("expected scales [1], [300], [300, 1] or [3, 4], got " + shape_text(scales)));
+            contains("expected scales [1], [300], [300, 1], [3, 4] or [3, 1, 4, 1], got " +
+                     shape_text(scales)));
   }
   for (const ElementType type :
        {ElementType::f32, ElementType::bf16, ElementType::f16, ElementType::e8m0fnu})
     CHECK_NOTHROW(plain({3, 4}, type));
   for (const ElementType type : {ElementType::f64, ElementType::u8, ElementType::e4m3fn})
     CHECK_THROWS_AS(plain({3, 4}, type), Error);
+  // Bytes are exponents only where the configuration says so.
+  CHECK_NOTHROW(plain({3, 4}, ElementType::u8, true));
+}
+
+TEST_CASE("fused experts have scales of all, of an expert, of rows, of blocks or of columns",
+          "[model_files]") {
+  const auto fused = [](Shape scales) {
+    return weight_of(names_of("", "_scale_inv"), {}, {"m", ElementType::e4m3fn, {5, 300, 200}},
+                     {"m_scale_inv", ElementType::f32, std::move(scales)});
+  };
+  struct Case {
+    Shape scales;
+    Shape tile;
+  };
+  for (const Case& c : {Case{{}, {300, 200}}, Case{{1, 1, 1}, {300, 200}}, Case{{5}, {300, 200}},
+                        Case{{5, 1, 1}, {300, 200}}, Case{{5, 300}, {1, 200}},
+                        Case{{5, 300, 1}, {1, 200}}, Case{{5, 3, 2}, {128, 128}},
+                        Case{{5, 3, 1, 2, 1}, {128, 128}}, Case{{5, 1, 200}, {300, 1}}}) {
+    INFO(shape_text(c.scales));
+    const StoredWeight weight = fused(c.scales);
+    CHECK(Shape{weight.batch, weight.rows, weight.k} == Shape{5, 300, 200});
+    CHECK(Shape{weight.row_block, weight.k_block} == c.tile);
+  }
+  for (const Shape& scales : {Shape{300}, Shape{4, 1, 1}, Shape{3, 2}, Shape{5, 2, 3}, Shape{200}})
+    CHECK_THROWS_WITH(fused(scales), contains("'m_scale_inv': expected scales [1], [5]"));
+  // ModelOpt leaves experts of some models as [experts, k, rows], packed along k.
+  const auto turned = [](Shape scales) {
+    return weight_of(names_of("", "_weight_scale"), kNvfp4, {"m", ElementType::u8, {5, 48, 20}},
+                     {"m_weight_scale", ElementType::e4m3fn, std::move(scales)},
+                     TensorSpec{"m_weight_scale_2", ElementType::f32, {}});
+  };
+  const StoredWeight weight = turned({5, 6, 20});
+  CHECK(weight.is_turned);
+  CHECK(Shape{weight.batch, weight.rows, weight.k} == Shape{5, 20, 96});
+  CHECK(weight.written.shape == Shape{5, 96, 20});
+  CHECK_THROWS_WITH(turned({5, 20, 6}), contains("a multiple of 16 elements per row, got 40"));
 }
 
 TEST_CASE("experts have a scale for every 16 bytes of a row", "[model_files]") {
@@ -130,19 +180,11 @@ TEST_CASE("experts have a scale for every 16 bytes of a row", "[model_files]") {
 TEST_CASE("groups have scales of their row's parts, of the kind that config.json says",
           "[model_files]") {
   const auto group = [](ScaleKind kind, TensorSpec codes, TensorSpec scale, TensorSpec upper = {}) {
-    StoredWeight weight;
-    const bool narrow = codes.type == ElementType::u8;
-    weight.codes = std::move(codes);
-    weight.scale.spec = std::move(scale);
-    weight.tensor_scale = StoredTensor{std::move(upper), 0};
-    weight.layout = &find_layout("modelopt");
-    weight.stored = {.family = LayoutFamily::modelopt,
-                     .format = narrow ? FormatId::e2m1 : FormatId::e4m3fn,
-                     .scales = kind,
-                     .row_block = 1,
-                     .k_block = kind == ScaleKind::two_level ? 16 : 32};
-    set_shapes(weight);
-    return weight;
+    const WeightForm form = kind == ScaleKind::two_level    ? kNvfp4
+                            : codes.type == ElementType::u8 ? kMxfp4
+                                                            : kMxfp8;
+    return weight_of(names_of(".weight", ".weight_scale"), form, std::move(codes), std::move(scale),
+                     std::move(upper));
   };
   using enum ElementType;
   const TensorSpec one{"u", f32, {}};
@@ -187,18 +229,25 @@ TEST_CASE("weights in floats are codes times scales, whatever shard these are in
       folder / ("in/" + two),
       {{"a.weight_scale", view_of(ElementType::f32, {2, 1}, std::span<const float>(scales))},
        {"old.weight", bytes_view(ElementType::e4m3fn, {1, 6}, codes)}});
+  const Layout& layout = find_layout("compressed-tensors");
+  const WeightScheme scheme = make_scheme(layout, find_preset("llm-compressor"), false);
   nlohmann::json map;
   for (const char* name : {"a.weight", "a.input_scale", "norm.weight"}) map[name] = one;
   for (const char* name : {"a.weight_scale", "old.weight"}) map[name] = two;
   write_text(folder / (fmt::format("in/{}", kIndexFile)),
              nlohmann::json{{"weight_map", map}}.dump());
-  write_text(folder / "in/config.json", config_of("compressed-tensors", "llm-compressor"));
+  // "old" is a module that stays: its codes are not this quantization's.
+  write_text(folder / "in/config.json", with_quantization(R"({"dtype": "float16", "zebra": 1})",
+                                                          "c", layout, scheme, {"old"}));
   for (const char* other : {"in/tokenizer.json", "in/hf_quant_config.json", "in/old.bin"})
     write_text(folder / other, other);
 
   const DequantizedModel done = dequantize_model(ModelDirectory(folder / "in"), {}, folder / "out");
   CHECK(done.converted == std::vector<TensorSpec>{{"a.weight", ElementType::f16, {2, 3}}});
-  CHECK(done.without_scale == std::vector<std::string>{"old.weight"});
+  CHECK(done.kept_codes == std::vector<std::string>{"old.weight"});
+  REQUIRE(done.dropped.size() == 1);
+  CHECK(done.dropped[0].name == "a.input_scale");
+  CHECK(done.dropped[0].of == "input");
   CHECK(done.files.copied == std::vector<std::string>{"tokenizer.json"});
   CHECK(done.files.left == std::vector<std::string>{"old.bin"});
   CHECK(done.files.bytes_read == 6 + 4 + 6);
@@ -257,11 +306,11 @@ TEST_CASE("a layout's own names and levels of scales give the floats", "[model_f
   CHECK(dequantized("deepseek", "deepgemm",
                     {{"m.weight", bytes_view(ElementType::e4m3fn, {1, 1}, two)},
                      {"m.weight_scale_inv", number(quarter, {1, 1})},
-                     {"x.weight_scale", number(four, {})}}) ==
-        Model{{"m.weight", {0.5F}}, {"x.weight_scale", {4.0F}}});
+                     {"x.layer_scale", number(four, {})}}) ==
+        Model{{"m.weight", {0.5F}}, {"x.layer_scale", {4.0F}}});
   CHECK_THROWS_WITH(
       dequantized("deepseek", "deepgemm", {{"m.weight_scale_inv", number(four, {1})}}),
-      contains("expected weights in layout hf-fp8, got none"));
+      contains("'m.weight_scale_inv': expected FP8 or packed codes m.weight, got none"));
 
   // Fused experts: two of two rows of one group.
   Bytes blocks;
@@ -389,13 +438,37 @@ TEST_CASE("codes of every FP8 type are a weight, under scales of every float typ
       CHECK(dequantized("compressed-tensors", "llm-compressor",
                         {{"m.weight", weight}, {"m.weight_scale", scales}}) ==
             std::map<std::string, std::vector<float>>{{"m.weight", expected}});
-      // Without a scale it stays, and so do bytes.
+      // Without a scale it is refused, and so are bytes under plain scales.
       CHECK_THROWS_WITH(dequantized("compressed-tensors", "llm-compressor", {{"m.weight", weight}}),
-                        contains("expected weights in layout compressed-tensors, got none"));
+                        contains("tensor 'm.weight': expected the scales of these codes"));
     }
   CHECK_THROWS_WITH(dequantized("compressed-tensors", "llm-compressor",
                                 {{"m.weight", bytes_view(ElementType::u8, {2, 3}, codes)},
                                  {"m.weight_scale",
                                   view_of(ElementType::f32, shape, std::span<const float>(f32))}}),
-                    contains("got none"));
+                    contains("e4m3fn or e8m0fnu scales of packed codes"));
+}
+
+TEST_CASE("what is not finite is told with its reason", "[model_files]") {
+  const TemporaryFolder folder("not_finite");
+  fs::create_directory(folder / "in");
+  const Bytes codes{0x38, 0x7f, 0x7e, 0xff, 0x00, 0x01};
+  const float nan = std::numeric_limits<float>::quiet_NaN();
+  const auto said = [&](std::array<float, 2> scales) {
+    fs::remove_all(folder / "out");
+    write_safetensors(
+        folder / "in/model.safetensors",
+        {{"m.weight", bytes_view(ElementType::e4m3fn, {2, 3}, codes)},
+         {"m.weight_scale", view_of(ElementType::f32, {2, 1}, std::span<const float>(scales))}});
+    write_text(folder / "in/config.json", config_of("compressed-tensors", "llm-compressor"));
+    const DequantizedModel done =
+        dequantize_model(ModelDirectory(folder / "in"), {}, folder / "out");
+    std::string text;
+    for (const NonFiniteWeight& one : done.non_finite) text += one.name + ": " + describe(one);
+    return text;
+  };
+  CHECK(said({1.0F, 1.0F}) == "m.weight: 2 of 6 values are NaN");
+  CHECK(said({1.0F, nan}) == "m.weight: 4 of 6 values are NaN (1 scale of NaN)");
+  CHECK(said({1000.0F, 1.0F}) == "m.weight: 2 of 6 values are NaN, 1 of 6 values are infinite");
+  CHECK(said({0.0F, 1.0F}) == "m.weight: 2 of 6 values are NaN (1 scale of zero)");
 }

@@ -1,4 +1,5 @@
 #include "fp8lab/model_files/weight_cast.hpp"
+#include "fp8lab/tensors/packed.hpp"
 
 #include <algorithm>
 #include <bit>
@@ -251,10 +252,16 @@ TEST_CASE("experts of several parts are cast one after the other, turned, and ba
     const std::size_t bytes = experts.bytes.size() / 2;
     for (std::size_t e = 0; e < 2; ++e) {
       const std::span<const std::byte> of_expert = scales.bytes.subspan(e * kRows * 2, kRows * 2);
-      const std::vector<std::byte> back = dequantize_expert(
-          {ElementType::u8, {}, blocks.bytes.subspan(e * kRows * 32, kRows * 32)},
-          {reinterpret_cast<const std::uint8_t*>(of_expert.data()), of_expert.size()}, kRows,
-          kColumns, experts.type);
+      const std::vector<float> factors =
+          to_float({ElementType::e8m0fnu, {kRows, kColumns / 32}, of_expert});
+      const std::vector<std::byte> codes =
+          unpack_codes({ElementType::e2m1x2,
+                        {kRows, kColumns},
+                        blocks.bytes.subspan(e * kRows * 32, kRows * 32)});
+      std::vector<std::byte> rows(codes.size() * element_bytes(experts.type));
+      dequantize_weight({{ElementType::e2m1, {kRows, kColumns}, codes}, factors, 1, 32},
+                        experts.type, rows);
+      const std::vector<std::byte> back = transposed(rows, kRows, kColumns, experts.type);
       const std::span<const std::byte> want = experts.bytes.subspan(e * bytes, bytes);
       CHECK(std::equal(back.begin(), back.end(), want.begin(), want.end()));
     }

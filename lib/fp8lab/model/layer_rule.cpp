@@ -29,10 +29,18 @@ std::vector<LayerRule> make_rules() {
        "LLaMA-Factory with torchao or TransformerEngine"},
       {"deepseek-v3", {"embed", "head", "norm"}, {".gate"}, 1, "DeepSeek-V3"},
       {"linear",
-       {"embed", "lm_head", "norm"},
+       {"embed", "lm_head", "norm", ".router."},
        {".gate", ".router", "_gate"},
        1,
        "LLM Compressor, ModelOpt and transformers by default: every linear layer except lm_head"},
+      {"language",
+       {"embed", "lm_head", "norm", ".router.", "vision", "visual", "image", "audio",
+        "multi_modal_projector", "mm_projector", "mtp", "nextn", "eh_proj", "shared_head",
+        "indexer.weights_proj"},
+       {".gate", ".router", "_gate"},
+       1,
+       "vLLM and SGLang build these layers quantized: the language part without routers, "
+       "multi-token heads, and what sees images and sound"},
       {"all", {}, {}, 1, "every matrix"}};
 }
 

@@ -26,7 +26,10 @@ struct LayerRule {
 /// deepseek-v3    not embed, head, norm, nor the router `.gate` (its report, section 3.3.1)
 /// linear         not embed, lm_head, norm, nor routers (`.gate`, `.router`, `shared_expert_gate`):
 ///                LLM Compressor 0.14, ModelOpt 0.47 and transformers 5.23 by default (*read* in
-///                their examples and default configurations)
+///                their examples and default configurations); nor what is inside a `router`
+/// language       as linear, and not vision and audio towers and their projectors, heads for
+///                several tokens (mtp, nextn), and the weights of DeepSeek's indexer (*read* in
+///                vLLM's models: they are built without quantization)
 /// all            every matrix
 std::span<const LayerRule> layer_rules();
 

@@ -28,60 +28,130 @@ constexpr std::array<GroupElements, 3> kModeloptGroups{{{FormatId::e4m3fn, Scale
 constexpr std::array<GroupElements, 3> kTorchaoGroups{{{FormatId::e4m3fn, ScaleKind::e8m0},
                                                        {FormatId::e2m1, ScaleKind::e8m0},
                                                        {FormatId::e2m1, ScaleKind::two_level}}};
-constexpr std::array<GroupElements, 1> kGptOssGroups{{{FormatId::e2m1, ScaleKind::e8m0}}};
+constexpr std::array<GroupElements, 1> kMxfp8Groups{{{FormatId::e4m3fn, ScaleKind::e8m0}}};
+constexpr std::array<GroupElements, 1> kMxfp4Groups{{{FormatId::e2m1, ScaleKind::e8m0}}};
 
-constexpr std::array<Layout, 6> kLayouts{{
-    {"compressed-tensors",
-     LayoutFamily::compressed_tensors,
-     "weight",
-     "weight_scale",
-     "input_scale",
-     {true, true, true},
-     kCompressedGroups,
-     "compressed-tensors 0.20.0, quantization/lifecycle/initialize.py and "
-     "compressors/{naive_quantized,nvfp4,mxfp4,mxfp6,mxfp8}/base.py"},
-    {"modelopt",
-     LayoutFamily::modelopt,
-     "weight",
-     "weight_scale",
-     "input_scale",
-     {true, true, false},
-     kModeloptGroups,
-     "nvidia-modelopt 0.47.0, torch/export/quant_utils.py, unified_export_hf.py and "
-     "convert_hf_config.py"},
-    {"hf-fp8",
-     LayoutFamily::fp8,
-     "weight",
-     "weight_scale_inv",
-     "activation_scale",
-     {true, false, true},
-     {},
-     "transformers 5.23.0, integrations/finegrained_fp8.py and utils/quantization_config.py"},
-    {"deepseek",
-     LayoutFamily::fp8,
-     "weight",
-     "weight_scale_inv",
-     "",
-     {false, false, true},
-     {},
-     "DeepSeek-V3, README_WEIGHTS.md and config.json"},
-    {"torchao",
-     LayoutFamily::torchao,
-     "_weight_qdata",
-     "_weight_scale",
-     "",
-     {true, true, false},
-     kTorchaoGroups,
-     "torchao 0.18.0, prototype/safetensors/safetensors_support.py and "
-     "prototype/mx_formats/inference_workflow.py; transformers 5.23.0, integrations/torchao.py"},
-    {"gpt-oss",
-     LayoutFamily::gpt_oss,
-     "_blocks",
-     "_scales",
-     "",
-     {false, false, false},
-     kGptOssGroups,
-     "transformers 5.23.0, integrations/mxfp4.py and models/gpt_oss/modeling_gpt_oss.py"},
+constexpr std::array<Layout, 10> kLayouts{{
+    {.name = "compressed-tensors",
+     .family = LayoutFamily::compressed_tensors,
+     .method = "compressed-tensors",
+     .codes = "weight",
+     .scale = "weight_scale",
+     .input_scale = "input_scale",
+     .kept_key = "ignore",
+     .takes = {true, true, true},
+     .groups = kCompressedGroups,
+     .source = "compressed-tensors 0.20.0, quantization/lifecycle/initialize.py and "
+               "compressors/{naive_quantized,nvfp4,mxfp4,mxfp6,mxfp8}/base.py",
+     .scalar_dimensions = 1,
+     .row_dimensions = 2,
+     .has_bf16_scales = true,
+     .mixes_schemes = true},
+    {.name = "modelopt",
+     .family = LayoutFamily::modelopt,
+     .method = "modelopt",
+     .codes = "weight",
+     .scale = "weight_scale",
+     .input_scale = "input_scale",
+     .kept_key = "ignore",
+     .takes = {true, true, true},
+     .groups = kModeloptGroups,
+     .source = "nvidia-modelopt 0.47.0, torch/export/quant_utils.py, unified_export_hf.py and "
+               "convert_hf_config.py",
+     .spreads_blocks = true,
+     .mixes_schemes = true},
+    {.name = "hf-fp8",
+     .family = LayoutFamily::fp8,
+     .method = "fp8",
+     .codes = "weight",
+     .scale = "weight_scale_inv",
+     .input_scale = "activation_scale",
+     .kept_key = "modules_to_not_convert",
+     .takes = {true, false, true},
+     .groups = {},
+     .source =
+         "transformers 5.23.0, integrations/finegrained_fp8.py and utils/quantization_config.py"},
+    {.name = "deepseek",
+     .family = LayoutFamily::fp8,
+     .method = "fp8",
+     .codes = "weight",
+     .scale = "weight_scale_inv",
+     .input_scale = "",
+     .kept_key = "modules_to_not_convert",
+     .takes = {false, false, true},
+     .groups = {},
+     .source = "DeepSeek-V3, README_WEIGHTS.md and config.json"},
+    {.name = "torchao",
+     .family = LayoutFamily::torchao,
+     .method = "torchao",
+     .codes = "_weight_qdata",
+     .scale = "_weight_scale",
+     .input_scale = "",
+     .kept_key = "modules_to_not_convert",
+     .takes = {true, true, false},
+     .groups = kTorchaoGroups,
+     .source =
+         "torchao 0.18.0, prototype/safetensors/safetensors_support.py and "
+         "prototype/mx_formats/inference_workflow.py; transformers 5.23.0, integrations/torchao.py",
+     .scalar_dimensions = 2,
+     .row_dimensions = 2,
+     .e8m0_type = ElementType::e8m0fnu},
+    {.name = "gpt-oss",
+     .family = LayoutFamily::gpt_oss,
+     .method = "mxfp4",
+     .codes = "_blocks",
+     .scale = "_scales",
+     .input_scale = "",
+     .kept_key = "modules_to_not_convert",
+     .takes = {false, false, false},
+     .groups = kMxfp4Groups,
+     .source = "transformers 5.23.0, integrations/mxfp4.py and models/gpt_oss/modeling_gpt_oss.py"},
+    {.name = "deepseek-v4",
+     .family = LayoutFamily::fp8,
+     .method = "fp8",
+     .codes = "weight",
+     .scale = "scale",
+     .input_scale = "",
+     .kept_key = "modules_to_not_convert",
+     .takes = {false, false, true},
+     .groups = kMxfp4Groups,
+     .source = "DeepSeek-V4, config.json and inference/convert.py",
+     .e8m0_type = ElementType::e8m0fnu,
+     .packed_type = ElementType::i8,
+     .blocks_are_e8m0 = true,
+     .mixes_schemes = true},
+    {.name = "autofp8",
+     .family = LayoutFamily::fp8,
+     .method = "fp8",
+     .codes = "weight",
+     .scale = "weight_scale",
+     .input_scale = "input_scale",
+     .kept_key = "ignored_layers",
+     .takes = {true, false, false},
+     .groups = {},
+     .source = "vLLM, model_executor/layers/quantization/fp8.py (files of AutoFP8)",
+     .scalar_dimensions = 1},
+    {.name = "fbgemm",
+     .family = LayoutFamily::fp8,
+     .method = "fbgemm_fp8",
+     .codes = "weight",
+     .scale = "weight_scale",
+     .input_scale = "",
+     .kept_key = "modules_to_not_convert",
+     .takes = {false, true, false},
+     .groups = {},
+     .source = "transformers 5.23.0, integrations/fbgemm_fp8.py",
+     .row_dimensions = 2},
+    {.name = "mxfp8",
+     .family = LayoutFamily::fp8,
+     .method = "mxfp8",
+     .codes = "weight",
+     .scale = "weight_scale_inv",
+     .input_scale = "",
+     .kept_key = "modules_to_not_convert",
+     .takes = {false, false, false},
+     .groups = kMxfp8Groups,
+     .source = "MiniMax-M3, config.json and tensors"},
 }};
 
 /// Modules that look words up rather than multiply: no layout has a scale there that is read.
@@ -197,20 +267,17 @@ std::vector<std::int64_t> scale_shape(const Layout& layout, const WeightScheme& 
     if (layout.family == LayoutFamily::torchao) return blocked_shape(rows, columns);
     return {rows, columns};
   }
-  if (scheme.tiles == WeightTiles::block)
-    return {blocks(rows, scheme.row_block), blocks(k, scheme.k_block)};
-  const bool by_row = scheme.tiles == WeightTiles::row;
-  switch (layout.family) {
-    case LayoutFamily::compressed_tensors:
-      return by_row ? std::vector<std::int64_t>{rows, 1} : std::vector<std::int64_t>{1};
-    case LayoutFamily::torchao:
-      return {by_row ? rows : 1, 1};
-    case LayoutFamily::modelopt:
-    case LayoutFamily::fp8:
-    case LayoutFamily::gpt_oss:
-      break;
+  if (scheme.tiles == WeightTiles::block) {
+    const std::int64_t down = blocks(rows, scheme.row_block);
+    const std::int64_t across = blocks(k, scheme.k_block);
+    if (layout.spreads_blocks) return {down, 1, across, 1};
+    return {down, across};
   }
-  return by_row ? std::vector<std::int64_t>{rows} : std::vector<std::int64_t>{};
+  std::vector<std::int64_t> shape(static_cast<std::size_t>(layout.scalar_dimensions), 1);
+  if (scheme.tiles != WeightTiles::row) return shape;
+  shape.assign(static_cast<std::size_t>(layout.row_dimensions), 1);
+  shape[0] = rows;
+  return shape;
 }
 
 std::string_view module_of(std::string_view tensor) {
@@ -246,6 +313,9 @@ LayerDecision decide(const LayerRule& rule, const Layout& layout, const WeightSc
   if (is_embedding(module_of(tensor.name)))
     return {false, fmt::format("an embedding, for which {} has no scales", layout.name)};
   if (tensor.shape[0] == 0 || tensor.shape[1] == 0) return {false, "no elements"};
+  const bool is_expert = tensor.name.find(".experts.") != std::string::npos;
+  if (layout.blocks_are_e8m0 && scheme.tiles == WeightTiles::group && !is_expert)
+    return {false, fmt::format("not an expert, and {} has FP4 for experts alone", layout.name)};
   const std::string fault = block_fault(layout, scheme, tensor.shape[0], tensor.shape[1]);
   return {fault.empty(), fault};
 }

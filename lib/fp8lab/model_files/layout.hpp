@@ -7,6 +7,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "fp8lab/io/safetensors.hpp"
@@ -52,9 +53,12 @@ struct GroupElements {
 ///
 /// layout               codes            scale             its shape
 /// compressed-tensors   weight           weight_scale      [1], [rows, 1] or [ceil(rows/n), k/m]
-/// modelopt             weight           weight_scale      [] or [rows]
+/// modelopt             weight           weight_scale      [], [rows] or [rows/n, 1, k/m, 1]
 /// hf-fp8               weight           weight_scale_inv  [] or [ceil(rows/n), ceil(k/m)]
 /// deepseek             weight           weight_scale_inv  [ceil(rows/n), ceil(k/m)]
+/// deepseek-v4          weight           scale             the same, E8M0
+/// autofp8              weight           weight_scale      [1]
+/// fbgemm               weight           weight_scale      [rows, 1]
 /// torchao              _weight_qdata    _weight_scale     [1, 1] or [rows, 1]
 ///
 /// A calibrated input scale is a number beside it: `input_scale` ([1] in compressed-tensors, [] in
@@ -68,20 +72,31 @@ struct GroupElements {
 /// modelopt             weight           weight_scale, weight_scale_2 [], input_scale []
 /// torchao              _weight_qdata    _weight_scale (E8M0 or E4M3, in cuBLAS's order, padded),
 ///                                       _weight_per_tensor_scale []
+/// mxfp8                weight           weight_scale_inv
+/// deepseek-v4          weight (I8)      scale (E8M0): experts alone
 /// gpt-oss              NAME_blocks [experts, rows, k / 32, 16], NAME_scales [experts, rows, k /
 /// 32]
 struct Layout {
   std::string_view name;
   LayoutFamily family = LayoutFamily::fp8;
+  std::string_view method;       ///< `quant_method` in config.json
   std::string_view codes;        ///< the name that follows the module's name and a dot
   std::string_view scale;        ///< the same for the scale
   std::string_view input_scale;  ///< the same for the input's scale; empty if there is none
+  std::string_view kept_key;     ///< the list of modules that stay, in config.json
   std::array<bool, 3> takes{};   ///< indexed by `WeightTiles` (tensor, row, block)
-  std::span<const GroupElements> groups;  ///< the groups that it can store; empty for none
-  std::string_view source;                ///< version and file in which this was read
+  std::span<const GroupElements> groups;      ///< the groups that it can store; empty for none
+  std::string_view source;                    ///< version and file in which this was read
+  int scalar_dimensions = 0;                  ///< of a tensor's scale, each 1
+  int row_dimensions = 1;                     ///< of the scales of rows: [rows] or [rows, 1]
+  bool spreads_blocks = false;                ///< scales of blocks are [rows, 1, columns, 1]
+  ElementType e8m0_type = ElementType::u8;    ///< of one-byte scales of groups
+  ElementType packed_type = ElementType::u8;  ///< of packed codes
+  bool blocks_are_e8m0 = false;               ///< scales of blocks are powers of two, in one byte
+  bool has_bf16_scales = false;               ///< scales of BF16 systems are stored as BF16
+  bool mixes_schemes = false;                 ///< config.json can give modules schemes of their own
 };
 
-/// All layouts, in the order of the table above.
 std::span<const Layout> layouts();
 /// The layout called `name`.
 /// Throws `Error` that lists the names.
@@ -104,6 +119,14 @@ struct WeightScheme {
   std::string torchao_scaling = "RCEIL";  ///< how torchao is to scale MX inputs
 };
 
+/// Modules that are converted by a scheme of their own.
+struct ModuleScheme {
+  std::string pattern;  ///< a module's name, or `re:` and a regular expression
+  std::string recipe;
+  WeightScheme scheme;
+  std::vector<std::string> modules = {};  ///< those that are converted
+};
+
 /// The scheme of `preset` in `layout`. `calibrated`: input scales are known and will be written.
 /// NVFP4 in compressed-tensors and modelopt: with calibration, inputs get their scale from the
 /// file; without it, they are not cast (NVFP4A16, W4A16_NVFP4).
@@ -112,6 +135,21 @@ struct WeightScheme {
 /// tiles, the weight's scale comes from earlier steps, it cannot describe the inputs, or
 /// calibration is needed and missing, or given and without effect.
 WeightScheme make_scheme(const Layout& layout, const Preset& preset, bool calibrated);
+
+/// The same for a part of a model's modules: samples may be there for the others.
+WeightScheme make_scheme_of_part(const Layout& layout, const Preset& preset, bool calibrated);
+
+/// The schemes of a whole model.
+struct ModelSchemes {
+  // NOLINTNEXTLINE(google-explicit-constructor): most models have one
+  ModelSchemes(WeightScheme all, std::vector<ModuleScheme> more = {},
+               std::vector<std::string> rest = {})
+      : scheme(std::move(all)), others(std::move(more)), modules(std::move(rest)) {}
+
+  WeightScheme scheme;  ///< of all modules that `others` do not name
+  std::vector<ModuleScheme> others;
+  std::vector<std::string> modules;  ///< those of `scheme`, where there are others
+};
 
 /// The names that follow a module's name and a dot; empty if the scheme has no such tensor.
 struct WeightNames {

@@ -15,6 +15,7 @@ using Json = nlohmann::ordered_json;
 
 constexpr const char* kKey = "quantization_config";
 constexpr int kIndent = 2;
+constexpr const char* kMixed = "MIXED_PRECISION";  ///< ModelOpt's
 
 Json parse_object(const std::string& text, const std::string& where) {
   Json config = parse_exact_json(text, where);
@@ -135,18 +136,28 @@ const char* compressed_format(const WeightScheme& scheme) {
   return scheme.format == FormatId::e2m1 ? "mxfp4-pack-quantized" : "mxfp6-pack-quantized";
 }
 
-Json compressed_tensors(const WeightScheme& scheme, const std::vector<std::string>& kept) {
-  Json group{{"targets", Json::array({"Linear"})},
+Json compressed_group(const WeightScheme& scheme, const std::string& target, bool names_format) {
+  Json group{{"targets", Json::array({target})},
              {"weights", weight_args(scheme)},
              {"input_activations", input_args(scheme)},
              {"output_activations", nullptr}};
-  if (scheme.scales != ScaleKind::plain) group["format"] = compressed_format(scheme);
+  if (names_format || scheme.scales != ScaleKind::plain)
+    group["format"] = compressed_format(scheme);
+  return group;
+}
+
+Json compressed_tensors(const ModelSchemes& schemes, const std::vector<std::string>& kept) {
+  const bool is_mixed = !schemes.others.empty();
+  Json groups{{"group_0", compressed_group(schemes.scheme, "Linear", is_mixed)}};
+  for (std::size_t i = 0; i < schemes.others.size(); ++i)
+    groups[fmt::format("group_{}", i + 1)] =
+        compressed_group(schemes.others[i].scheme, schemes.others[i].pattern, true);
   return {{"quant_method", "compressed-tensors"},
-          {"format", compressed_format(scheme)},
+          {"format", is_mixed ? "mixed-precision" : compressed_format(schemes.scheme)},
           {"quantization_status", "compressed"},
           {"kv_cache_scheme", nullptr},
           {"global_compression_ratio", nullptr},
-          {"config_groups", {{"group_0", group}}},
+          {"config_groups", groups},
           {"ignore", kept}};
 }
 
@@ -155,13 +166,35 @@ const char* modelopt_algorithm(const WeightScheme& scheme) {
   if (scheme.scales == ScaleKind::e8m0) return scheme.format == FormatId::e2m1 ? "mxfp4" : "MXFP8";
   if (scheme.scales == ScaleKind::two_level)
     return scheme.input == InputScheme::stays ? "W4A16_NVFP4" : "NVFP4";
+  if (scheme.tiles == WeightTiles::block) return "FP8_PB_WO";
   return scheme.tiles == WeightTiles::tensor ? "FP8" : "FP8_PER_CHANNEL_PER_TOKEN";
+}
+
+/// The algorithm of each layer.
+Json modelopt_layers(const ModelSchemes& schemes) {
+  Json layers = Json::object();
+  const auto add = [&](const WeightScheme& scheme, const std::vector<std::string>& modules) {
+    for (const std::string& module : modules) {
+      layers[module] = {{"quant_algo", modelopt_algorithm(scheme)}};
+      if (scheme.tiles == WeightTiles::group) layers[module]["group_size"] = scheme.k_block;
+    }
+  };
+  add(schemes.scheme, schemes.modules);
+  for (const ModuleScheme& other : schemes.others) add(other.scheme, other.modules);
+  return layers;
 }
 
 Json modelopt_producer() { return {{"name", "modelopt"}, {"version", "0.47.0"}}; }
 
-Json modelopt(const WeightScheme& scheme, const std::vector<std::string>& kept) {
+Json modelopt(const ModelSchemes& schemes, const std::vector<std::string>& kept) {
+  const WeightScheme& scheme = schemes.scheme;
   Json result = Json::object();
+  if (!schemes.others.empty())
+    return {{"ignore", kept},
+            {"quant_algo", kMixed},
+            {"quantized_layers", modelopt_layers(schemes)},
+            {"producer", modelopt_producer()},
+            {"quant_method", "modelopt"}};
   // ModelOpt describes groups of its per-tensor forms alone.
   if (scheme.tiles == WeightTiles::tensor || scheme.scales == ScaleKind::two_level) {
     Json args{
@@ -180,19 +213,33 @@ Json modelopt(const WeightScheme& scheme, const std::vector<std::string>& kept) 
   return result;
 }
 
+/// fbgemm's kernel cuts inputs above this number, by its own default.
+constexpr double kFbgemmBound = 1200.0;
+
+Json fbgemm(const Layout& layout, const std::vector<std::string>& kept) {
+  return {{"quant_method", layout.method},
+          {"activation_scale_ub", kFbgemmBound},
+          {std::string(layout.kept_key), kept}};
+}
+
 Json fp8(const Layout& layout, const WeightScheme& scheme, const std::vector<std::string>& kept) {
+  if (layout.takes[static_cast<std::size_t>(WeightTiles::row)]) return fbgemm(layout, kept);
   const bool is_static = scheme.input == InputScheme::calibrated;
-  Json result{{"quant_method", "fp8"},
+  Json result{{"quant_method", layout.method},
               {"fmt", "e4m3"},
               {"activation_scheme", is_static ? "static" : "dynamic"}};
-  if (scheme.tiles == WeightTiles::block)
+  const bool experts_alone = layout.blocks_are_e8m0 && scheme.tiles == WeightTiles::group;
+  if (experts_alone)
+    result["weight_block_size"] = Json::array({128, 128});
+  else if (scheme.tiles == WeightTiles::block || scheme.tiles == WeightTiles::group)
     result["weight_block_size"] = Json::array({scheme.row_block, scheme.k_block});
-  else
+  else if (layout.scalar_dimensions == 0)
     result["weight_block_size"] = nullptr;
   // To transformers this would say that the scales are bytes, which only DeepSeek's files mean
   // otherwise.
-  if (layout.name == "deepseek" && scheme.power_of_two) result["scale_fmt"] = "ue8m0";
-  if (!kept.empty()) result["modules_to_not_convert"] = kept;
+  if ((layout.name == "deepseek" && scheme.power_of_two) || layout.blocks_are_e8m0)
+    result["scale_fmt"] = "ue8m0";
+  if (!kept.empty()) result[std::string(layout.kept_key)] = kept;
   return result;
 }
 
@@ -247,13 +294,21 @@ Json torchao(const WeightScheme& scheme, const std::vector<std::string>& kept) {
           {"untie_embedding_weights", false}};
 }
 
-Json describe(const Layout& layout, const WeightScheme& scheme,
+bool has_groups(const WeightScheme& scheme) { return scheme.tiles == WeightTiles::group; }
+
+bool has_groups_among(const std::vector<ModuleScheme>& others) {
+  return std::any_of(others.begin(), others.end(),
+                     [](const ModuleScheme& other) { return has_groups(other.scheme); });
+}
+
+Json describe(const Layout& layout, const ModelSchemes& schemes,
               const std::vector<std::string>& kept) {
+  const WeightScheme& scheme = schemes.scheme;
   switch (layout.family) {
     case LayoutFamily::compressed_tensors:
-      return compressed_tensors(scheme, kept);
+      return compressed_tensors(schemes, kept);
     case LayoutFamily::modelopt:
-      return modelopt(scheme, kept);
+      return modelopt(schemes, kept);
     case LayoutFamily::fp8:
       return fp8(layout, scheme, kept);
     case LayoutFamily::gpt_oss:
@@ -274,15 +329,25 @@ void require_quantizable(const std::string& text, const std::string& where) {
 }
 
 std::string with_quantization(const std::string& text, const std::string& where,
-                              const Layout& layout, const WeightScheme& scheme,
+                              const Layout& layout, const ModelSchemes& schemes,
                               const std::vector<std::string>& kept) {
   require_quantizable(text, where);
   Json config = parse_object(text, where);
-  config[kKey] = describe(layout, scheme, kept);
+  config[kKey] = describe(layout, schemes, kept);
+  if (layout.blocks_are_e8m0 && (has_groups(schemes.scheme) || has_groups_among(schemes.others)))
+    config["expert_dtype"] = "fp4";
   return exact_json(config, kIndent) + "\n";
 }
 
-std::string modelopt_config(const WeightScheme& scheme, const std::vector<std::string>& kept) {
+std::string modelopt_config(const ModelSchemes& schemes, const std::vector<std::string>& kept) {
+  const WeightScheme& scheme = schemes.scheme;
+  if (!schemes.others.empty()) {
+    const Json mixed{{"quant_algo", kMixed},
+                     {"kv_cache_quant_algo", nullptr},
+                     {"exclude_modules", kept},
+                     {"quantized_layers", modelopt_layers(schemes)}};
+    return exact_json({{"producer", modelopt_producer()}, {"quantization", mixed}}, kIndent) + "\n";
+  }
   Json quantization{{"quant_algo", modelopt_algorithm(scheme)}, {"kv_cache_quant_algo", nullptr}};
   const bool is_mxfp4 = scheme.scales == ScaleKind::e8m0 && scheme.format == FormatId::e2m1;
   if (scheme.tiles == WeightTiles::group && !is_mxfp4) quantization["group_size"] = scheme.k_block;

@@ -18,12 +18,12 @@ void require_quantizable(const std::string& config, const std::string& where);
 /// `where` starts every message. Throws `Error` for text that is not a JSON object, a model that
 /// is quantized already, and one whose matrices lie as [in, out] (GPT-2's Conv1D).
 std::string with_quantization(const std::string& config, const std::string& where,
-                              const Layout& layout, const WeightScheme& scheme,
+                              const Layout& layout, const ModelSchemes& schemes,
                               const std::vector<std::string>& kept);
 
 /// hf_quant_config.json, which readers of ModelOpt's layout want beside config.json. Its producer
 /// is "modelopt", since they refuse others.
-std::string modelopt_config(const WeightScheme& scheme, const std::vector<std::string>& kept);
+std::string modelopt_config(const ModelSchemes& schemes, const std::vector<std::string>& kept);
 
 /// The text of a config.json without `quantization_config`, at its top and inside.
 std::string without_quantization(const std::string& config, const std::string& where);

@@ -18,6 +18,9 @@ struct QuantizeModelOptions {
   std::string layout;
   std::string rule;                                ///< which weights: `layer_rules()`
   std::vector<std::filesystem::path> calibration;  ///< samples of inputs: calibration.hpp
+  std::vector<std::string> ignore = {};            ///< modules that stay: module_choice.hpp
+  std::vector<std::string> only = {};              ///< if any: no other modules are converted
+  std::vector<std::string> recipe_for = {};        ///< PATTERN=RECIPE: modules with another recipe
 };
 
 /// A tensor that stays as it is.
@@ -28,6 +31,7 @@ struct KeptTensor {
 
 struct QuantizedModel {
   WeightScheme scheme;
+  std::vector<ModuleScheme> others;  ///< schemes of the modules of `recipe_for`
   std::vector<TensorSpec> converted;
   std::vector<KeptTensor> kept;
   std::vector<std::string> unused_samples;  ///< modules with samples that stay as they are

@@ -92,12 +92,17 @@ void require_tiles(const Layout& layout, const Preset& preset) {
           argument, "weights with one scale per " + taken, describe_tiles(weight));
   require(weight.format == FormatId::e4m3fn, argument, "E4M3 weights", format(weight.format).name);
   require(weight.rule != ScaleRule::unit, argument, "FP32 or BF16 scales", to_string(weight.rule));
+  const bool usual_block = weight.row_block == 128 && weight.k_block == 128;
+  require(!layout.spreads_blocks || tiles != WeightTiles::block || usual_block, argument,
+          "blocks of 128 x 128", describe_tiles(weight));
+  require(!layout.blocks_are_e8m0 || weight.power_of_two, argument,
+          "scales that are powers of two (deepgemm-ue8m0)", to_string(weight.rule));
 }
 
 /// How whoever loads groups casts inputs: as the weights, or not at all.
 InputScheme group_input(const Layout& layout, const Preset& preset, bool has_samples) {
   using enum InputScheme;
-  if (layout.family == LayoutFamily::gpt_oss) return stays;
+  if (layout.family == LayoutFamily::gpt_oss || layout.blocks_are_e8m0) return stays;
   const Recipe& input = preset.activation;
   // compressed-tensors has no scheme with inputs of six bits: MXFP6A8 has MXFP8 ones.
   const bool is_mxfp6 = preset.weight.format == FormatId::e2m3;
@@ -121,6 +126,7 @@ void require_input(const Layout& layout, const Preset& preset, const WeightSchem
           "two");
   if (layout.family == LayoutFamily::compressed_tensors) return;
   const bool by_tensor = scheme.tiles == WeightTiles::tensor;
+  if (scheme.input == InputScheme::stays) return;
   if (layout.family == LayoutFamily::modelopt)
     return require(scheme.input == (by_tensor ? calibrated : token), argument,
                    by_tensor ? "one calibrated scale (recipe modelopt)" : "one scale per row",
@@ -128,6 +134,8 @@ void require_input(const Layout& layout, const Preset& preset, const WeightSchem
   if (layout.family == LayoutFamily::torchao)
     return require(scheme.input == (by_tensor ? InputScheme::tensor : token), argument,
                    by_tensor ? "one scale per tensor" : "one scale per row", "another scheme");
+  if (scheme.tiles == WeightTiles::row)
+    return require(scheme.input == token, argument, "one scale per row", "another scheme");
   const bool fits = by_tensor ? scheme.input == InputScheme::tensor || scheme.input == calibrated
                               : scheme.input == group && scheme.input_group == scheme.k_block;
   require(fits, argument,
@@ -154,10 +162,9 @@ std::string torchao_scaling_mode(const Preset& preset) {
 
 /// The type of a weight's scales, and of an input's.
 void set_scale_types(const Layout& layout, const Recipe& weight, WeightScheme& scheme) {
-  const bool by_name = layout.family == LayoutFamily::torchao;
   switch (scheme.scales) {
     case ScaleKind::e8m0:
-      scheme.scale_type = by_name ? ElementType::e8m0fnu : ElementType::u8;
+      scheme.scale_type = layout.e8m0_type;
       return;
     case ScaleKind::two_level:
       scheme.scale_type = ElementType::e4m3fn;
@@ -165,14 +172,15 @@ void set_scale_types(const Layout& layout, const Recipe& weight, WeightScheme& s
     case ScaleKind::plain:
       break;
   }
-  if (layout.family != LayoutFamily::compressed_tensors || !has_bf16_scale(weight.rule)) return;
+  if (layout.blocks_are_e8m0) scheme.scale_type = ElementType::e8m0fnu;
+  if (!layout.has_bf16_scales || !has_bf16_scale(weight.rule)) return;
   scheme.scale_type = ElementType::bf16;
   scheme.input_scale_type = ElementType::bf16;
 }
 
 }  // namespace
 
-WeightScheme make_scheme(const Layout& layout, const Preset& preset, bool calibrated) {
+WeightScheme make_scheme_of_part(const Layout& layout, const Preset& preset, bool calibrated) {
   require_tiles(layout, preset);
   const Recipe& weight = preset.weight;
   WeightScheme scheme{.format = weight.format,
@@ -186,14 +194,21 @@ WeightScheme make_scheme(const Layout& layout, const Preset& preset, bool calibr
                       .power_of_two = weight.power_of_two};
   scheme.torchao_scaling = torchao_scaling_mode(preset);
   set_scale_types(layout, weight, scheme);
+  // ModelOpt's blocks are for weights alone.
+  if (layout.spreads_blocks && scheme.tiles == WeightTiles::block)
+    scheme.input = InputScheme::stays;
   if (scheme.scales == ScaleKind::plain)
     require_input(layout, preset, scheme);
   else
     scheme.input = group_input(layout, preset, calibrated);
-  const bool is_static = scheme.input == InputScheme::calibrated;
-  require(calibrated || !is_static, argument("calibration"),
+  require(calibrated || scheme.input != InputScheme::calibrated, argument("calibration"),
           fmt::format("samples of inputs, for recipe {}", preset.name), "none");
-  require(is_static || !calibrated, argument("calibration"),
+  return scheme;
+}
+
+WeightScheme make_scheme(const Layout& layout, const Preset& preset, bool calibrated) {
+  WeightScheme scheme = make_scheme_of_part(layout, preset, calibrated);
+  require(scheme.input == InputScheme::calibrated || !calibrated, argument("calibration"),
           fmt::format("a recipe whose input scale is calibrated, not {} in layout {}", preset.name,
                       layout.name),
           "a file");

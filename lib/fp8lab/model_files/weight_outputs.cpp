@@ -2,7 +2,12 @@
 
 #include <fmt/format.h>
 
+#include <bit>
+#include <cmath>
+#include <cstdint>
+
 #include "fp8lab/cast/encode.hpp"
+#include "fp8lab/core/error.hpp"
 #include "fp8lab/model_files/blocked_scales.hpp"
 #include "fp8lab/tensors/packed.hpp"
 
@@ -16,23 +21,36 @@ std::string in_module(std::string_view module, std::string_view name) {
 bool is_packed_format(FormatId format) { return format != FormatId::e4m3fn; }
 
 /// The type that files name, and the shape in its elements.
-TensorSpec codes_spec(std::string name, FormatId format, std::vector<std::int64_t> shape) {
+TensorSpec codes_spec(const Layout& layout, std::string name, FormatId format,
+                      std::vector<std::int64_t> shape) {
   if (!is_packed_format(format)) return {std::move(name), ElementType::e4m3fn, std::move(shape)};
   const ElementType type = packed(element_type_of(format));
   std::vector<std::int64_t> bytes = shape_in_bytes(type, shape, name);
-  return {std::move(name), ElementType::u8, std::move(bytes)};
+  return {std::move(name), layout.packed_type, std::move(bytes)};
 }
 
 WeightOutputs expert_outputs(const Layout& layout, const WeightScheme& scheme,
                              const TensorSpec& weight) {
   const std::int64_t groups = weight.shape[1] / scheme.k_block;
-  return {codes_spec(weight.name + std::string(layout.codes), scheme.format,
+  return {codes_spec(layout, weight.name + std::string(layout.codes), scheme.format,
                      {weight.shape[0], weight.shape[2], groups, scheme.k_block}),
           {weight.name + std::string(layout.scale),
            scheme.scale_type,
            {weight.shape[0], weight.shape[2], groups}},
           std::nullopt,
           std::nullopt};
+}
+
+/// Powers of two as E8M0. NaN is 255.
+std::vector<std::uint8_t> exponents_of(std::span<const float> scales, const std::string& name) {
+  std::vector<std::uint8_t> codes;
+  for (const float scale : scales) {
+    const auto bits = std::bit_cast<std::uint32_t>(scale);
+    require(std::isnan(scale) || (bits & 0x807fffffU) == 0, name, "powers of two",
+            fmt::format("{}", scale));
+    codes.push_back(static_cast<std::uint8_t>(bits >> 23U));
+  }
+  return codes;
 }
 
 }  // namespace
@@ -53,14 +71,13 @@ WeightOutputs outputs_of(const Layout& layout, const WeightScheme& scheme,
   if (layout.family == LayoutFamily::gpt_oss) return expert_outputs(layout, scheme, weight);
   const std::string_view module = module_of(weight.name);
   const WeightNames names = weight_names(layout, scheme);
-  const std::vector<std::int64_t> number = layout.family == LayoutFamily::compressed_tensors
-                                               ? std::vector<std::int64_t>{1}
-                                               : std::vector<std::int64_t>{};
-  WeightOutputs outputs{codes_spec(in_module(module, names.codes), scheme.format, weight.shape),
-                        {in_module(module, names.scale), scheme.scale_type,
-                         scale_shape(layout, scheme, weight.shape[0], weight.shape[1])},
-                        std::nullopt,
-                        std::nullopt};
+  const std::vector<std::int64_t> number(layout.scalar_dimensions == 1 ? 1 : 0, 1);
+  WeightOutputs outputs{
+      codes_spec(layout, in_module(module, names.codes), scheme.format, weight.shape),
+      {in_module(module, names.scale), scheme.scale_type,
+       scale_shape(layout, scheme, weight.shape[0], weight.shape[1])},
+      std::nullopt,
+      std::nullopt};
   if (!names.tensor_scale.empty())
     outputs.tensor_scale = {in_module(module, names.tensor_scale), ElementType::f32, number};
   if (scheme.input == InputScheme::calibrated)
@@ -94,6 +111,10 @@ void write_scales(const Layout& layout, const WeightScheme& scheme, const Tensor
     return out.write(spec.name, 0, std::as_bytes(std::span(blocked)));
   }
   const std::span<const float> scales(quantized.inverse_scales);
+  if (spec.type == ElementType::e8m0fnu) {
+    const std::vector<std::uint8_t> exponents = exponents_of(scales, spec.name);
+    return out.write(spec.name, 0, std::as_bytes(std::span(exponents)));
+  }
   if (spec.type == ElementType::f32) return out.write(spec.name, 0, std::as_bytes(scales));
   std::vector<std::uint16_t> codes(scales.size());
   encode(scales, std::span(codes), {.format = *format_of(spec.type), .policy = kMlDtypes});
