@@ -385,6 +385,80 @@ def test_shapes_alone_are_enough(recipe):
         assert layer(torch.zeros(2, 3, 256)).shape == (2, 3, 128)
 
 
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_outputs_change_in_place(dtype):
+    layer = linear("te-current", bias=True).to(dtype)
+    x, dy = log_normal(2, 4, 256).to(dtype), log_normal(2, 4, 128, seed=5).to(dtype)
+    expected = nn.functional.relu(layer(x))
+    expected.backward(dy)
+    wanted = layer.weight.grad.clone()
+    layer.zero_grad()
+    y = nn.functional.relu(layer(x), inplace=True)
+    y.backward(dy)
+    assert_same_bits(y, expected)
+    assert_same_bits(layer.weight.grad, wanted)
+
+
+@pytest.mark.parametrize("recipe", ["te-current", "te-delayed"])
+def test_training_after_a_pass_under_inference_mode(recipe):
+    layer, fresh = linear(recipe).eval(), linear(recipe)
+    x, dy = log_normal(8, 256), log_normal(8, 128, seed=5)
+    with torch.inference_mode():
+        layer(x)
+    for got, expected in zip(step(layer.train(), x, dy), step(fresh, x, dy)):
+        assert_same_bits(got, expected)
+
+
+@pytest.mark.parametrize("recipe", ["te-current", "te-nvfp4", "deepgemm"])
+def test_vmap_casts_each_sample_alone(recipe):
+    layer = linear(recipe, bias=True)
+    x = log_normal(3, 16, 256) * torch.tensor([1.0, 30.0, 900.0]).reshape(3, 1, 1)
+    y = torch.func.vmap(layer)(x)
+    assert_same_bits(y, torch.stack([layer(one) for one in x]))
+
+
+def test_derivatives_that_are_not_there_are_refused():
+    layer, x = linear("te-current"), log_normal(8, 256)
+    for call in (
+        lambda: torch.func.grad(lambda x: layer(x).sum())(x),
+        lambda: torch.func.vjp(layer, x),
+        lambda: torch.func.jvp(layer, (x,), (x,)),
+        lambda: torch.func.jacrev(layer)(x),
+        lambda: torch.func.vmap(torch.func.grad(lambda x: layer(x).sum()))(x),
+    ):
+        with pytest.raises(NotImplementedError, match="torch.func.grad, vjp, jvp and jacobians: expected a backward pass"):
+            call()
+    x = x.requires_grad_()
+    with pytest.raises(NotImplementedError, match="create_graph=True: expected a backward pass that is not differentiated"):
+        torch.autograd.grad(layer(x).sum(), x, create_graph=True)
+    weight = log_normal(2, 256, 64, seed=1).requires_grad_()
+    y = fp8lab.torch.grouped_mm(x, weight, torch.tensor([3, 8]))
+    with pytest.raises(NotImplementedError, match="create_graph=True"):
+        torch.autograd.grad(y.sum(), x, create_graph=True)
+    with pytest.raises(NotImplementedError, match=r"torch.func.vmap: expected a recipe without a history, or eval\(\)"):
+        torch.func.vmap(linear("te-delayed"))(log_normal(2, 8, 256))
+    frozen = linear("te-delayed").eval()
+    batch = log_normal(2, 8, 256)
+    assert_same_bits(torch.func.vmap(frozen)(batch), torch.stack([frozen(one) for one in batch]))
+
+
+def test_histories_begin_where_a_model_gets_memory():
+    with torch.device("meta"):
+        late = fp8lab.torch.convert(nn.Sequential(nn.Linear(256, 128, bias=False)), "te-delayed")
+    late.to_empty(device="cpu")
+    early = linear("te-delayed")
+    late[0].weight.data.copy_(early.weight)
+    for i in range(2):
+        x, dy = log_normal(16, 256, seed=i), log_normal(16, 128, seed=9 + i)
+        for got, expected in zip(step(late[0], x, dy), step(early, x, dy)):
+            assert_same_bits(got, expected)
+    before = {name: value.clone() for name, value in late.state_dict().items()}
+    late.to_empty(device="cpu")
+    late.load_state_dict({"0.weight": before["0.weight"]})  # a checkpoint without histories
+    for name, value in before.items():
+        assert_same_bits(late.state_dict()[name], value, name)
+
+
 def test_bad_input_says_what_was_expected():
     layer = linear("te-current")
     with pytest.raises(ValueError, match=r"x: expected \[..., 256\], got \[3, 5\]"):

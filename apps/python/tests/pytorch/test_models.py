@@ -86,11 +86,12 @@ def test_decisions_and_refusals():
     with pytest.raises(ValueError, match="rule: expected one of .*, got 'some'"):
         fp8lab.torch.convert(mlp(), rule="some")
 
-    class More(nn.Linear):
-        pass
-
     with pytest.raises(ValueError, match="no linear layer"):
-        fp8lab.torch.convert(nn.Sequential(More(16, 16)))
+        fp8lab.torch.convert(nn.Sequential(nn.LayerNorm(16)))
+    quantized = nn.Linear(16, 16)
+    quantized.weight = nn.Parameter(torch.zeros(16, 16, dtype=torch.int8), requires_grad=False)
+    with pytest.raises(ValueError, match="got none .0: its weight is of torch.int8"):
+        fp8lab.torch.convert(nn.Sequential(quantized))
 
 
 def test_tied_weights_stay_tied_and_trained():

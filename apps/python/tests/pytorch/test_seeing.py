@@ -44,6 +44,34 @@ def test_figures_are_those_of_the_library():
     assert all(isinstance(value, float) for value in scalars.values())
 
 
+@pytest.mark.parametrize("recipe", ["te-mxfp8", "mxfp4", "mxfp6-e3m2", "te-nvfp4", "torchao-mxfp4-even"])
+def test_figures_of_block_scaled_recipes(recipe):
+    torch.manual_seed(2)
+    model = fp8lab.torch.convert(nn.Sequential(nn.Linear(96, 48)), recipe)
+    x = log_normal(40, 96)
+    with fp8lab.torch.record(model) as recording:
+        model(x).sum().backward()
+    one = recording.statistics()["0"]
+    assert one.activation.count == x.numel()  # without what pads it
+    pad = nn.functional.pad
+    tensors = [
+        fp8lab.quantize(pad(t, (0, 32, 0, rows)).numpy(), recipe, role)
+        for t, rows, role in ((x, 24, "activation"), (model[0].weight.detach(), 16, "weight"))
+    ]
+    a, b = tensors
+    got = fp8lab.gemm(a, b, model=model[0].recipe.fprop.accumulator).astype(np.float64)[:40, :48]
+    values = [
+        fp8lab.decode(q.codes).astype(np.float64) * q.inverse_scales.astype(np.float64).repeat(q.k_block, 1).repeat(
+            q.row_block, 0)[: q.codes.shape[0]] * q.tensor_inverse_scale
+        for q in tensors
+    ]
+    exact = (values[0] @ values[1].T)[:40, :48]
+    assert one.accumulator_error == pytest.approx(np.linalg.norm(got - exact) / np.linalg.norm(exact), rel=1e-12)
+    assert one.accumulator_error < 1e-5
+    plain = x.double().numpy() @ model[0].weight.detach().double().numpy().T
+    assert one.output_sqnr_db == pytest.approx(-20 * np.log10(np.linalg.norm(got - plain) / np.linalg.norm(plain)))
+
+
 def test_recording_changes_no_bit_and_sees_the_scale_that_was_used():
     plain, seen = mlp("te-delayed"), mlp("te-delayed")
     for i in range(3):

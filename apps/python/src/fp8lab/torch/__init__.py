@@ -17,7 +17,9 @@ except ImportError as error:
     ) from error
 
 from fp8lab.torch._attention import sdpa
-from fp8lab.torch._convert import autocast, calibrate, convert, decisions, layers, restore
+from fp8lab.torch._autocast import autocast
+from fp8lab.torch._convert import calibrate, convert, decisions, layers, restore
+from fp8lab.torch._coverage import Decisions, HighPrecisionWarning
 from fp8lab.torch._distributed import reduced_amaxes
 from fp8lab.torch._emulate import emulate_scaled_mm
 from fp8lab.torch._grouped import grouped_mm
@@ -36,8 +38,10 @@ from fp8lab.torch._seeing import (
 )
 
 __all__ = [
+    "Decisions",
     "Fp8Conv1D",
     "Fp8Linear",
+    "HighPrecisionWarning",
     "LayerDifference",
     "LayerStatistics",
     "ModelComparison",

@@ -3,57 +3,49 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterator
-from typing import Any
+from collections.abc import Iterator
 
 import torch
-from torch import Tensor, nn
-from torch.overrides import TorchFunctionMode
-from torch.utils.weak import WeakTensorKeyDictionary
+from torch import nn
 
-from fp8lab import _core
 from fp8lab._linear import LinearRecipe, linear_recipe
-from fp8lab.torch._layers import Fp8Conv1D, Fp8Layer, Fp8Linear
+from fp8lab._warnings import warn
+from fp8lab.torch._coverage import (
+    Decisions,
+    Filter,
+    HighPrecisionWarning,
+    decided,
+    decisions_after,
+    is_conv1d,
+    warning_of,
+)
+from fp8lab.torch._fast_path import with_fast_path, without_fast_path
+from fp8lab.torch._layers import Fp8Conv1D, Fp8Layer, Fp8Linear, Fp8LinearLike, change_class
 from fp8lab.torch._plan import ROLES
-
-Filter = Callable[[str, nn.Module], bool]
-
-
-def _target(module: nn.Module) -> type[nn.Module] | None:
-    """The class that takes a module's place. Subclasses may do more than their product: none."""
-    if type(module) in (nn.Linear, Fp8Linear):
-        return Fp8Linear
-    kind = type(module)
-    if kind is Fp8Conv1D or (kind.__name__, kind.__module__) == ("Conv1D", "transformers.pytorch_utils"):
-        return Fp8Conv1D
-    return None
-
+from fp8lab.torch._products import Fp8Products, convert_products, restore_products
 
 def decisions(
     model: nn.Module, *, filter: Filter | None = None, rule: str = "llama-factory"
-) -> dict[str, str]:
-    """For each linear layer, by name: why it is not converted, or "" if it is.
+) -> Decisions:
+    """For each weight that enters products, by name: why it is not converted, or "" if it is.
 
-    rule: "llama-factory" (not embed, lm_head, output, classifier; both dimensions multiples of 16),
-    "deepseek-v3" (not embed, head, norm, nor a router's gate), "linear" (not embed, lm_head, norm,
-    nor a router's gate) or "all". filter: called with name and module for the layers that the rule
-    selects; false leaves a layer out.
+    Linear layers have the name of their module; experts, `nn.MultiheadAttention` and other modules
+    that multiply with their own parameters have one name a parameter. rule: "llama-factory" (not
+    embed, lm_head, output, classifier; both dimensions multiples of 16), "deepseek-v3" (not embed,
+    head, norm, nor a router's gate), "linear" (not embed, lm_head, norm, a router's gate, nor a head
+    that shares the weight of an embedding; for encoders too) or "all". filter: called with name and
+    module for what the rule selects; false leaves it out. The result also says how much of the model
+    that is: `.parameters` and `.flops`, as shares of 1.
 
     >>> import torch, fp8lab.torch
     >>> model = torch.nn.ModuleDict({"proj": torch.nn.Linear(32, 32), "lm_head": torch.nn.Linear(32, 48)})
-    >>> fp8lab.torch.decisions(model)
+    >>> found = fp8lab.torch.decisions(model)
+    >>> found
     {'proj': '', 'lm_head': 'the name contains lm_head'}
+    >>> found.parameters
+    0.4
     """
-    reasons = {}
-    for name, module in model.named_modules():
-        if _target(module) is None:
-            continue
-        rows, columns = module.weight.shape  # type: ignore[misc]
-        reason = _core.why_not_converted(rule, f"{name}.weight", rows, columns)
-        if not reason and filter is not None and not filter(name, module):
-            reason = "the filter leaves it out"
-        reasons[name] = reason
-    return reasons
+    return decided(model, filter, rule)[0]
 
 
 def convert(
@@ -66,13 +58,19 @@ def convert(
 ) -> nn.Module:
     """Makes the linear layers of a model run under a recipe, in place; returns the model.
 
-    Converts `nn.Linear` and GPT-2's `Conv1D`, but not subclasses, which may do more than the
-    product. Only the class of a layer changes: modules, hooks, parameters, tied weights and the
-    keys of `state_dict` are unchanged, except for the amax histories of delayed scales
-    (`Fp8Linear`). A layer that is already converted is converted again. recipe and hardware as for
-    `fp8lab.linear_recipe`, filter and rule as for `decisions`. Call it again with a different
-    filter for layers under another recipe. `restore` undoes it. ValueError if no layer is left to
-    convert.
+    Converts `nn.Linear`, GPT-2's `Conv1D`, `nn.MultiheadAttention`, experts whose weights are
+    parameters [experts, ., .] (each expert is a layer with scales of its own), and subclasses of
+    `nn.Linear`; those with a `forward` of their own keep it, and its product with the weight runs
+    under the recipe. Only the class of a layer changes: modules, hooks, parameters, tied weights and
+    the keys of `state_dict` are unchanged, except for the amax histories of delayed scales
+    (`Fp8Linear`). torch's fused path of `nn.TransformerEncoder` in `eval()` is switched off where it
+    would pass a converted layer by. A layer that is already converted is converted again. recipe and
+    hardware as for `fp8lab.linear_recipe`, filter and rule as for `decisions`. Call it again with a
+    different filter for layers under another recipe. `restore` undoes it.
+
+    `HighPrecisionWarning` if less than half of the weights, or of a token's multiplications with
+    them, are converted, without those that the filter leaves out. ValueError if no layer is left to
+    convert. A converted module whose forward pass has no product with its weight raises RuntimeError.
 
     >>> import torch, fp8lab.torch
     >>> model = torch.nn.Sequential(torch.nn.Linear(64, 64), torch.nn.ReLU(), torch.nn.Linear(64, 16))
@@ -84,22 +82,41 @@ def convert(
     )
     """
     made = linear_recipe(recipe, hardware=hardware)
-    reasons = decisions(model, filter=filter, rule=rule)
-    chosen = [name for name, reason in reasons.items() if not reason]
+    reasons, found = decided(model, filter, rule)
+    chosen = [one for one in found if not reasons[one.name]]
     if not chosen:
         why = "; ".join(f"{name}: {reason}" for name, reason in list(reasons.items())[:4])
         raise ValueError(f"model: expected a linear layer to convert, got none ({why or 'no linear layer'})")
-    for name in chosen:
-        module = model.get_submodule(name)
-        if not isinstance(module, Fp8Layer):
-            module.__dict__["_fp8_original"] = type(module)
-            module.__class__ = _target(module)  # type: ignore[assignment]
-        module._fp8_configure(made)  # type: ignore[operator]
+    own: dict[nn.Module, list[str]] = {}
+    for one in chosen:
+        if one.kind == "linear":
+            _convert_linear(one.module, made)
+        else:
+            own.setdefault(one.module, []).append(one.parameter)
+    for module, names in own.items():
+        convert_products(module, names, made)
+    without_fast_path(model)
+    warn(warning_of(decisions_after(reasons, found)), HighPrecisionWarning)
     return model
 
 
+def _convert_linear(module: nn.Module, recipe: LinearRecipe) -> None:
+    kind = type(module)
+    if not isinstance(module, Fp8Layer):
+        if kind is nn.Linear or is_conv1d(kind):
+            module.__dict__["_fp8_original"] = kind
+            module.__class__ = Fp8Linear if kind is nn.Linear else Fp8Conv1D
+        else:
+            change_class(module, Fp8LinearLike)
+    module._fp8_configure(recipe)  # type: ignore[operator]
+
+
 def layers(model: nn.Module) -> dict[str, Fp8Layer]:
-    """The converted layers of a model by name."""
+    """The converted layers of a model by name.
+
+    The matrices of a module that multiplies with its own parameters, such as experts, have the
+    names MODULE.fp8_PARAMETER.NUMBER.
+    """
     return {n: m for n, m in model.named_modules() if isinstance(m, Fp8Layer)}
 
 
@@ -111,6 +128,8 @@ def restore(model: nn.Module) -> nn.Module:
     >>> type(fp8lab.torch.restore(model)[0])
     <class 'torch.nn.modules.linear.Linear'>
     """
+    for module in [m for m in model.modules() if isinstance(m, Fp8Products)]:
+        restore_products(module)
     for module in layers(model).values():
         fields = module.__dict__
         original = fields.pop("_fp8_original", nn.Linear)
@@ -119,6 +138,7 @@ def restore(model: nn.Module) -> nn.Module:
         for role in ROLES:
             del module._buffers[f"fp8_{role}_past"]  # type: ignore[attr-defined]
         module.__class__ = original
+    with_fast_path(model)
     return model
 
 
@@ -144,57 +164,3 @@ def calibrate(model: nn.Module) -> Iterator[None]:
     finally:
         for layer in calibrated:
             layer._fp8_calibrating = False
-
-
-class _Use(Fp8Layer, nn.Module):
-    """The state of one weight under `autocast`."""
-
-    def __init__(self, recipe: LinearRecipe) -> None:
-        super().__init__()
-        self._fp8_configure(recipe)
-
-
-class autocast(TorchFunctionMode):
-    """A context in which `F.linear`, and so `nn.Linear`, runs under a recipe.
-
-    The model is not changed. recipe and hardware as for `fp8lab.linear_recipe`; filter: called with
-    a weight [out, in], false leaves its product to torch. This object holds the amax histories and
-    the cached codes, one set per weight, so use the same object for all steps. With activation
-    checkpointing (use_reentrant=False) the backward pass must run inside too, since it computes
-    forward passes again. `torch.compile` ignores the context; use `convert` with it.
-
-    >>> import torch, fp8lab.torch
-    >>> layer = torch.nn.Linear(64, 32)
-    >>> with fp8lab.torch.autocast("te-current"):
-    ...     y = layer(torch.ones(4, 64))
-    >>> bool((y == layer(torch.ones(4, 64))).all())
-    False
-    """
-
-    def __init__(
-        self,
-        recipe: str | LinearRecipe = "te-current",
-        *,
-        hardware: str | None = None,
-        filter: Callable[[Tensor], bool] | None = None,
-    ) -> None:
-        super().__init__()
-        self.recipe = linear_recipe(recipe, hardware=hardware)
-        self._filter = filter
-        self._uses: Any = WeakTensorKeyDictionary()
-
-    def __torch_function__(
-        self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
-    ) -> Any:
-        if func is nn.functional.linear:
-            return self._linear(*args, **(kwargs or {}))
-        return func(*args, **(kwargs or {}))
-
-    def _linear(self, input: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
-        if weight.dim() != 2 or (self._filter is not None and not self._filter(weight)):
-            return nn.functional.linear(input, weight, bias)
-        use = self._uses.get(weight)
-        if use is None:
-            use = self._uses[weight] = _Use(self.recipe)
-        use.training = torch.is_grad_enabled()
-        return use._fp8_linear(input, weight, bias)  # type: ignore[no-any-return]

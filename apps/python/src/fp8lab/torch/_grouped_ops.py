@@ -19,7 +19,7 @@ from fp8lab import _core
 from fp8lab._recipes import Recipe
 from fp8lab.torch._device import require_cpu
 from fp8lab.torch._engines import HOST
-from fp8lab.torch._ops import require_floats
+from fp8lab.torch._ops import refuse_second_derivative, require_floats
 from fp8lab.torch._plan import Codes, Plan, plan_of, scale_count, threads
 
 Shape = tuple[Any, Any]
@@ -132,7 +132,8 @@ def grouped_linear(
         plain = _cut(d, sizes, weight.shape[2])
     parts = [part[:rows, : weight.shape[2]] for part, (rows, _) in zip(plain, sizes, strict=True)]
     whole = np.concatenate([*parts, np.empty((0, weight.shape[2]), np.float32)])
-    return HOST.rounded(whole, x.dtype, plan.recipe.bf16_outputs), *_flat(seconds), *_flat(w_seconds)
+    y = HOST.rounded(whole, x.dtype, plan.recipe.bf16_outputs).detach()  # not as a view, which must not change in place
+    return y, *_flat(seconds), *_flat(w_seconds)
 
 
 def _sizes(plan: Plan, ends: list[int]) -> list[Any]:
@@ -244,6 +245,7 @@ def _setup_context(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]
 
 
 def _backward(ctx: Any, dy: Tensor, *unused: Any) -> tuple[Any, ...]:
+    refuse_second_derivative()
     need_dx, need_dw = ctx.needs_input_grad[:2]
     groups, in_features, _ = ctx.shape
     dx, dw = torch.ops.fp8lab.grouped_linear_backward(

@@ -37,6 +37,24 @@ def _is_traced(*tensors: Tensor) -> bool:
     )
 
 
+def _refuse_transforms(moves: bool, *tensors: Tensor) -> None:
+    """Derivatives of torch.func, and batches of them with scales that move, are not supported."""
+    functorch = torch._C._functorch
+    for x in tensors:
+        while functorch.is_functorch_wrapped_tensor(x):
+            if functorch.is_gradtrackingtensor(x):
+                raise NotImplementedError(
+                    "torch.func.grad, vjp, jvp and jacobians: expected a backward pass of torch.autograd, the only "
+                    "derivative that FP8 layers have"
+                )
+            if moves:
+                raise NotImplementedError(
+                    "torch.func.vmap: expected a recipe without a history, or eval(), since each sample would move the scales "
+                    "of the next"
+                )
+            x = functorch.get_unwrapped(x)
+
+
 class Fp8Layer:
     """The state of a module that runs its product under a `LinearRecipe`.
 
@@ -56,9 +74,21 @@ class Fp8Layer:
         self._fp8_recorder: Callable[..., None] | None = None
         self._fp8_amaxes: Callable[[Fp8Layer, str, Tensor], None] | None = None
         self._fp8_forget()
-        for role, cast in plan_of(self._fp8_text).casts.items():
+        casts = plan_of(self._fp8_text).casts
+        self._fp8_has_past = any(cast.past_size for cast in casts.values())
+        for role, cast in casts.items():
             past = cast.initial_past()
             self._fp8_set_past(role, past if past.numel() else None)
+
+    def _apply(self, fn: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+        """A past goes along with its values; `to_empty`, which drops them, and the meta device, which has none, leave it new."""
+        before = {role: self._fp8_past(role) for role in ROLES}
+        made = super()._apply(fn, *args, **kwargs)  # type: ignore[misc]
+        for role, old in before.items():
+            past = self._fp8_past(role)
+            if past is not old and not past.is_meta:
+                past.copy_(plan_of(self._fp8_text).casts[role].initial_past() if old.is_meta else old)
+        return made
 
     def _fp8_set_past(self, role: str, past: Tensor | None) -> None:
         name = f"fp8_{role}_past"
@@ -109,6 +139,8 @@ class Fp8Layer:
             used = weight
         if x.dim() == 0 or x.shape[-1] != used.shape[1]:
             raise ValueError(f"x: expected [..., {used.shape[1]}], got {list(x.shape)}")
+        if not torch.compiler.is_compiling():
+            _refuse_transforms(self.training and self._fp8_has_past, x, used)
         if self._fp8_calibrating:
             return self._fp8_calibrate(x, used, bias)
         past, weight_past = self._fp8_pasts(x)
@@ -172,7 +204,8 @@ class Fp8Layer:
             key = self._fp8_key(weight, used, past)
             if self._fp8_cache is not None and self._fp8_cache[0] == key:
                 return self._fp8_cache[1]
-        with torch.no_grad():
+        # Codes of a pass under inference_mode serve later training too.
+        with torch.inference_mode(False), torch.no_grad():
             *codes, new = torch.ops.fp8lab.quantize_weight(used.detach(), past, self._fp8_text)
         self._fp8_step("weight", new, used)
         made = _WeightCodes(*codes)
@@ -221,6 +254,34 @@ class Fp8Layer:
         return f"recipe={self._fp8_recipe.name}"
 
 
+class Converted:
+    """A module whose class `convert` has changed to one that has no name to be found by: copies and files know the original."""
+
+    def __reduce_ex__(self, protocol: Any) -> Any:
+        function, (kind, *rest), *state = super().__reduce_ex__(protocol)
+        base = next(base for base in kind.__bases__ if issubclass(base, Converted))
+        original = self.__dict__["_fp8_original"]
+        return _rebuilt, (function, base, original, tuple(rest)), *state
+
+
+def _rebuilt(
+    function: Callable[..., Any], base: type[Converted], original: type[nn.Module], rest: tuple[Any, ...]
+) -> Any:
+    return function(converted_class(base, original), *rest)
+
+
+@functools.cache
+def converted_class(base: type[Converted], original: type[nn.Module]) -> type[nn.Module]:
+    """The class of converted modules of a class."""
+    return type(f"Fp8{original.__name__}", (base, original), {"__module__": original.__module__})
+
+
+def change_class(module: nn.Module, base: type[Converted]) -> None:
+    original = type(module)
+    module.__dict__["_fp8_original"] = original
+    module.__class__ = converted_class(base, original)
+
+
 class Fp8Linear(Fp8Layer, nn.Linear):
     """`nn.Linear` whose three products run under a recipe, bit for bit like the library's layers.
 
@@ -267,6 +328,10 @@ class Fp8Linear(Fp8Layer, nn.Linear):
     @property
     def recipe(self) -> LinearRecipe:
         return self._fp8_recipe
+
+
+class Fp8LinearLike(Converted, Fp8Linear):
+    """A subclass of `nn.Linear` that has its `forward`."""
 
 
 class Fp8Conv1D(Fp8Layer, nn.Module):

@@ -109,7 +109,8 @@ def linear(
         d = engine.plain_product(plan, "fprop", values, weight)
     rows, out = x.numel() // max(x.shape[-1], 1), weight.shape[0]
     y = engine.rounded(engine.add_bias(d[:rows, :out], bias), x.dtype, plan.recipe.bf16_outputs)
-    return (y.reshape(*x.shape[:-1], out), *engine.tensors(second, x), new)
+    # Not as a view, which must not change in place.
+    return (y.reshape(*x.shape[:-1], out).detach(), *engine.tensors(second, x), new)
 
 
 @linear.register_fake
@@ -219,7 +220,17 @@ def _setup_context(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]
     ctx.bias_dtype = None if bias is None else bias.dtype
 
 
+def refuse_second_derivative() -> None:
+    """A graph of the backward pass would lack what the codes of weights and inputs depend on."""
+    if torch.is_grad_enabled():
+        raise NotImplementedError(
+            "create_graph=True: expected a backward pass that is not differentiated again, since the products of FP8 "
+            "layers have first derivatives alone"
+        )
+
+
 def _backward(ctx: Any, dy: Tensor, *unused: Any) -> tuple[Any, ...]:
+    refuse_second_derivative()
     need_dx, need_dw, need_db = ctx.needs_input_grad[:3]
     dx, dw, db = torch.ops.fp8lab.linear_backward(
         dy,

@@ -13,6 +13,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
+from fp8lab._casts import decode
 from fp8lab._products import gemm
 from fp8lab._recipes import QuantizationStatistics, QuantizedTensor, Quantizer
 from fp8lab.torch._convert import layers, restore
@@ -59,9 +60,30 @@ def _operand(
     quantizer = Quantizer(cast.recipe)
     quantizer._quantizer.set_past(cast.split(past)[0] if past.numel() else np.empty(0, np.float32))
     q = quantizer.quantize(values, threads=threads())
-    fields = dataclasses.asdict(q.statistics(values))
+    rows, k = x.numel() // max(x.shape[-1], 1), x.shape[-1]
+    own = np.ascontiguousarray(values[:rows, :k])  # without what pads it
+    fields = dataclasses.asdict(_cut(q, rows, k).statistics(own))
     amax = float(np.abs(values).max()) if values.size else 0.0
     return OperandStatistics(**fields, amax=amax), q
+
+
+def _cut(q: QuantizedTensor, rows: int, k: int) -> QuantizedTensor:
+    """Its first rows and columns."""
+    tiles = (-(-rows // q.row_block) if q.row_block else 1, -(-k // q.k_block) if q.k_block else 1)
+    scales = [np.ascontiguousarray(x[: tiles[0], : tiles[1]]) for x in (q.scales, q.inverse_scales)]
+    return dataclasses.replace(
+        q, codes=np.ascontiguousarray(q.codes[:rows, :k]), scales=scales[0], inverse_scales=scales[1],
+        e8m0=None, ue4m3=None,
+    )
+
+
+def _values(q: QuantizedTensor) -> NDArray[np.float64]:
+    """Codes times their scales, of tiles and of the tensor, exact: of 24 bits and 8."""
+    codes = decode(q.codes).astype(np.float64)
+    rows, k = codes.shape
+    scales = q.inverse_scales.astype(np.float64) * q.tensor_inverse_scale
+    down, across = (block or size for block, size in ((q.row_block, rows), (q.k_block, k)))
+    return codes * scales.repeat(down, 0).repeat(across, 1)[:rows, :k]
 
 
 def _product(
@@ -74,10 +96,15 @@ def _product(
         "threads": threads(),
     }
     got = gemm(a, b, model=fprop.accumulator, **how).astype(np.float64)
-    exact = gemm(a, b, model="exact", **how).astype(np.float64)
+    if fprop.promotion_interval == 0 and (a.k_block or b.k_block):  # the instruction applies the scales
+        exact = _values(a) @ _values(b).T
+    else:
+        exact = gemm(a, b, model="exact", **how).astype(np.float64)
     plan = plan_of(layer._fp8_text)
     x, weight = (plan.matrix(t).astype(np.float64) for t in (seen.x, seen.weight))
-    return _sqnr_db(got, x @ weight.T), _relative_l2(got, exact)
+    rows, out = seen.x.numel() // max(seen.x.shape[-1], 1), len(seen.weight)
+    got, exact, plain = (d[:rows, :out] for d in (got, exact, x @ weight.T))
+    return _sqnr_db(got, plain), _relative_l2(got, exact)
 
 
 def _relative_l2(got: NDArray[np.float64], expected: NDArray[np.float64]) -> float:

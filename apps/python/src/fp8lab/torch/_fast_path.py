@@ -1,0 +1,46 @@
+"""torch's fused kernels of transformer layers read weights without calling the layers that have them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from torch import nn
+
+from fp8lab.torch._layers import Fp8Layer
+from fp8lab.torch._products import Fp8Products
+
+_MARK = "_fp8_slow_path"
+
+
+def seen(*given: Any) -> None:
+    """A hook that does nothing: a layer with hooks inside takes no fused kernel."""
+
+
+def _has_converted(module: nn.Module) -> bool:
+    return any(isinstance(one, Fp8Layer | Fp8Products) for one in module.modules())
+
+
+def without_fast_path(model: nn.Module) -> None:
+    """Makes transformer layers that have converted layers call them, in `eval()` too."""
+    for module in model.modules():
+        if _MARK in module.__dict__ or not _has_converted_child(module):
+            continue
+        if isinstance(module, nn.TransformerEncoder):
+            module.__dict__[_MARK] = module.use_nested_tensor
+            module.use_nested_tensor = False
+        else:
+            module.__dict__[_MARK] = module.register_forward_pre_hook(seen)
+
+
+def _has_converted_child(module: nn.Module) -> bool:
+    return isinstance(module, nn.TransformerEncoder | nn.TransformerEncoderLayer) and _has_converted(module)
+
+
+def with_fast_path(model: nn.Module) -> None:
+    """Undoes `without_fast_path`."""
+    for module in model.modules():
+        mark = module.__dict__.pop(_MARK, None)
+        if isinstance(module, nn.TransformerEncoder) and mark is not None:
+            module.use_nested_tensor = mark
+        elif mark is not None:
+            mark.remove()
