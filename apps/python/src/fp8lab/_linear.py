@@ -43,7 +43,9 @@ class LinearRecipe:
     fprop: Y [tokens, out] = X [tokens, in] . W [out, in]^T; dgrad: dX = dY . W; wgrad: dW = dY^T .
     X. An operand that enters its second product transposed is cast from the original values with
     the tiles along its own summed dimension; the `_for_` recipes are for that second cast if it
-    differs. bf16_outputs: Y and dX of a float32 layer are rounded to BF16.
+    differs. bf16_outputs: Y and dX of a float32 layer are rounded to BF16. bias_after_rounding: a
+    bias is added to the rounded output, in its type, as torchao's training layers do; else to the
+    FP32 sum, as an epilogue does.
 
     Vary it with `dataclasses.replace`:
 
@@ -65,6 +67,7 @@ class LinearRecipe:
     dgrad: ProductSettings = field(default_factory=ProductSettings)
     wgrad: ProductSettings = field(default_factory=ProductSettings)
     bf16_outputs: bool = False
+    bias_after_rounding: bool = False
 
     def _core(self) -> _core.LinearRecipe:
         return _compiled(self)
@@ -93,6 +96,11 @@ def recipe_of_fields(fields: dict[str, Any]) -> LinearRecipe:
     for name in _PRODUCTS:
         fields[name] = _settings_of_fields(fields[name])
     return LinearRecipe(**fields)
+
+
+def _adds_bias_after_rounding(name: str) -> bool:
+    """*Read* in torchao 0.18: float8/float8_linear.py, prototype/moe_training/mxfp8_linear.py."""
+    return name in ("torchao-tensorwise", "torchao-rowwise", "torchao-rowwise-hp-wgrad") or name.startswith("torchao-mxfp8-")
 
 
 def _settings_of_fields(fields: dict[str, Any]) -> ProductSettings:
@@ -147,9 +155,11 @@ def linear_recipe(
     """
     recipe = name
     if not isinstance(recipe, LinearRecipe):
-        recipe = recipe_of_fields(_core.find_linear_recipe(recipe))
+        found = recipe_of_fields(_core.find_linear_recipe(recipe))
+        recipe = dataclasses.replace(found, bias_after_rounding=_adds_bias_after_rounding(found.name))
     if hardware is not None:
-        recipe = recipe_of_fields(_core.on_hardware(recipe._core(), hardware))
+        moved_recipe = recipe_of_fields(_core.on_hardware(recipe._core(), hardware))
+        recipe = dataclasses.replace(moved_recipe, bias_after_rounding=recipe.bias_after_rounding)
     for product, model in (("fprop", fprop), ("dgrad", dgrad), ("wgrad", wgrad)):
         if model is not None:
             settings = getattr(recipe, product)

@@ -1,5 +1,7 @@
 """`scaled_mm` against mmaemu, whose model was compared with recordings of the chips."""
 
+import dataclasses
+
 import numpy as np
 import pytest
 import torch
@@ -161,23 +163,99 @@ def test_errors_name_the_argument():
         call(a, b.reshape(32, 64)[:, :16], one, one)
 
 
-def test_the_patch_gives_torchao_s_modules_hopper_s_bits():
+E4M3, E5M2 = torch.float8_e4m3fn, torch.float8_e5m2
+BF16, FP16, FP32 = torch.bfloat16, torch.float16, torch.float32
+
+
+def refused_calls():
+    """Name of the rule, PyTorch's words, operands, scales and more."""
+    a, b = operands(32, 48, 64, 1)
+    one, rows = torch.ones(()), (torch.ones(32, 1), torch.ones(1, 48))
+    whole = (one, one)
+    bias = torch.zeros(48)
+    yield "k_of_16", r"Expected trailing dimension of mat1 to be divisible by 16 .* \(32x56\)", (a[:, :56], b[:56]), whole, {}
+    yield "n_of_16", r"mat2 shape \(64x40\) must be divisible by 16", (a, b[:, :40]), whole, {}
+    yield "e5m2_by_e5m2", "two Float8_e5m2 matrices is not supported", (a.to(FP32).to(E5M2), b.to(FP32).to(E5M2)), whole, {}
+    for pair in ((a, b.contiguous()), (a.t().contiguous().t(), b)):
+        yield "layout", "Only multiplication of row-major and column-major matrices is supported", pair, whole, {}
+    yield "bias_with_float32", "Bias is not supported when out_dtype", (a, b), whole, {"bias": bias.to(BF16), "out_dtype": FP32}
+    yield "bias_type", "Bias must be BFloat16 or Half, but got Float", (a, b), whole, {"bias": bias, "out_dtype": BF16}
+    for out, wrong in ((BF16, FP16), (FP16, BF16)):
+        yield f"bias_of_{str(out)[6:]}", "Bias must be", (a, b), whole, {"bias": bias.to(wrong), "out_dtype": out}
+    for mixed in ((rows[0], one), (one, rows[1])):
+        yield "scaling", "Invalid scaling configuration", (a, b), mixed, {"out_dtype": BF16}
+
+
+@pytest.mark.parametrize("case", list(refused_calls()), ids=lambda case: case[0])
+def test_the_patch_refuses_what_a_gpu_refuses(case):
+    rule, text, pair, scales, how = case
+    how = {"out_dtype": FP32, **how}
+    with fp8lab.torch.emulate_scaled_mm("h100"):
+        with pytest.raises(ValueError if rule == "e5m2_by_e5m2" else RuntimeError, match=text) as refused:
+            torch._scaled_mm(*pair, *scales, **how)
+    assert f"rule {rule} of PyTorch's CUDA call" in str(refused.value)
+    with fp8lab.torch.emulate_scaled_mm("h100", strict=False):
+        got = torch._scaled_mm(*pair, *scales, **how)
+    assert_same_bits(got, fp8lab.torch.scaled_mm(*pair, *scales, **how))
+    if rule == "layout":  # Blackwell takes all
+        with fp8lab.torch.emulate_scaled_mm("b200"):
+            torch._scaled_mm(*pair, *scales, **how)
+    if rule == "scaling":
+        return
+    kind = torch.nn.functional.ScalingType.TensorWise
+    how = {"bias": how.get("bias"), "output_dtype": how["out_dtype"]}
+    with fp8lab.torch.emulate_scaled_mm("h100"):
+        with pytest.raises(RuntimeError if rule == "layout" else ValueError, match=text):
+            torch.nn.functional.scaled_mm(*pair, scales[0], kind, scales[1], kind, **how)
+
+
+def test_the_patch_takes_what_a_gpu_takes():
+    a, b = operands(32, 48, 64, 1)
+    one, rows = torch.ones(()), (torch.ones(32, 1), torch.ones(1, 48))
+    with fp8lab.torch.emulate_scaled_mm("h100"):
+        for out, bias in ((BF16, BF16), (FP16, FP16), (E4M3, BF16), (E4M3, FP16), (BF16, None), (FP32, None)):
+            given = None if bias is None else torch.ones(48, dtype=bias)
+            torch._scaled_mm(a, b, one, one, given, out_dtype=out)
+        torch._scaled_mm(a, b, *rows, out_dtype=BF16)
+        torch._scaled_mm(a[:1], b, one, one, out_dtype=BF16)
+        torch._scaled_mm(a[3:, :48], b[:48], one, one, out_dtype=BF16)  # rows that lie apart
+        torch._scaled_mm(a.to(FP32).to(E5M2), b, one, one, out_dtype=BF16)
+
+
+@pytest.mark.parametrize("bias", [False, True])
+@pytest.mark.parametrize(
+    ("recipe", "dtype", "outputs"),
+    [
+        ("tensorwise", torch.bfloat16, True),
+        ("tensorwise", torch.float16, True),
+        ("tensorwise", torch.float32, False),  # where torchao keeps FP32
+        ("rowwise", torch.bfloat16, True),
+        ("rowwise_with_gw_hp", torch.bfloat16, True),
+    ],
+)
+def test_the_patch_gives_torchao_s_modules_hopper_s_bits(recipe, dtype, outputs, bias):
     float8 = pytest.importorskip("torchao.float8")
     torch.manual_seed(0)
-    model = torch.nn.Sequential(torch.nn.Linear(256, 128, bias=False))
-    config = float8.Float8LinearConfig.from_recipe_name("tensorwise")
+    model = torch.nn.Sequential(torch.nn.Linear(256, 128, bias=bias)).to(dtype)
+    config = float8.Float8LinearConfig.from_recipe_name(recipe)
     theirs = float8.convert_to_float8_training(model, config=config)
-    x = log_normal(64, 256).bfloat16().requires_grad_()
-    theirs = theirs.bfloat16()
-    with fp8lab.torch.emulate_scaled_mm("h100"):
+    x = log_normal(64, 256).to(dtype).requires_grad_()
+    dy = log_normal(64, 128, seed=4).to(dtype)
+    with fp8lab.torch.emulate_scaled_mm("h100", strict=dtype != torch.float32):
         y = theirs(x)
-        y.backward(log_normal(64, 128, seed=4).bfloat16())
-    ours = fp8lab.torch.Fp8Linear(256, 128, False, dtype=torch.bfloat16, recipe="torchao-tensorwise")
-    with torch.no_grad():
-        ours.weight.copy_(theirs[0].weight)
+        y.backward(dy)
+    name = {"rowwise_with_gw_hp": "rowwise-hp-wgrad"}.get(recipe, recipe)
+    made = dataclasses.replace(fp8lab.linear_recipe(f"torchao-{name}"), bf16_outputs=outputs)
+    ours = fp8lab.torch.Fp8Linear(256, 128, bias, dtype=dtype, recipe=made)
+    ours.load_state_dict(theirs[0].state_dict())
     z = x.detach().clone().requires_grad_()
     w = ours(z)
-    w.backward(log_normal(64, 128, seed=4).bfloat16())
+    w.backward(dy)
     assert_same_bits(y, w)
     assert_same_bits(x.grad, z.grad)
-    assert_same_bits(theirs[0].weight.grad, ours.weight.grad)
+    if not recipe.endswith("_hp"):  # a BF16 product of torch's own, in its own order
+        assert_same_bits(theirs[0].weight.grad, ours.weight.grad)
+    if bias and dtype != torch.float32:  # in the sum, as an epilogue adds it, it gives other bits
+        epilogue = fp8lab.torch.Fp8Linear(256, 128, dtype=dtype, recipe=dataclasses.replace(made, bias_after_rounding=False))
+        epilogue.load_state_dict(ours.state_dict())
+        assert (bits(epilogue(z)) != bits(w)).mean() > 0.1

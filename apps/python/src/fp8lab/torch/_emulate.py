@@ -11,6 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from fp8lab.torch._cuda_rules import Call, require_cuda_rules
 from fp8lab.torch._platforms import find_platform
 from fp8lab.torch._scaled_mm import by_recipes, scaled_mm
 
@@ -37,16 +38,48 @@ def _v2(
     )
 
 
+def _strict(
+    a: Tensor, b: Tensor, scale_a: Tensor, scale_b: Tensor, bias: Tensor | None = None,
+    scale_result: Tensor | None = None, out_dtype: torch.dtype | None = None, use_fast_accum: bool = False,
+    *, platform: str, out: Tensor | None = None, **how: Any,
+) -> Tensor:
+    """`torch._scaled_mm` where a GPU takes the arguments."""
+    dtype = out.dtype if out is not None else out_dtype or a.dtype
+    if a.dim() == b.dim() == 2 and a.shape[1] == b.shape[0]:  # else `scaled_mm` says what is wrong
+        require_cuda_rules(Call(a, b, bias, dtype, use_fast_accum, platform, (scale_a, scale_b)))
+    return scaled_mm(
+        a, b, scale_a, scale_b, bias, scale_result, out_dtype, use_fast_accum, platform=platform, out=out, **how
+    )
+
+
+def _strict_v2(
+    a: Tensor, b: Tensor, scale_a: list[Tensor], recipe_a: list[int], swizzle_a: list[int], scale_b: list[Tensor],
+    recipe_b: list[int], swizzle_b: list[int], bias: Tensor | None = None, out_dtype: torch.dtype | None = None,
+    contraction_dim: tuple[int, ...] = (), use_fast_accum: bool = False, *, platform: str, **how: Any,
+) -> Tensor:
+    """The operator behind `torch.nn.functional.scaled_mm`, likewise."""
+    if a.dim() == b.dim() == 2 and a.shape[1] == b.shape[0]:
+        require_cuda_rules(Call(a, b, bias, out_dtype or a.dtype, use_fast_accum, platform, None))
+    return _v2(
+        a, b, scale_a, recipe_a, swizzle_a, scale_b, recipe_b, swizzle_b, bias, out_dtype, contraction_dim,
+        use_fast_accum, platform=platform, **how,
+    )
+
+
 @contextlib.contextmanager
 def emulate_scaled_mm(
-    platform: str = "h100", *, splitk: int | str | tuple[int, str] = 1
+    platform: str = "h100", *, splitk: int | str | tuple[int, str] = 1, strict: bool = True
 ) -> Iterator[None]:
     """A context in which torch's scaled products of CPU tensors have the bits of a platform.
 
     This applies to `torch._scaled_mm`, and to `torch.nn.functional.scaled_mm` if PyTorch has it
     (2.10), also with `out=`. Code that calls them, such as torchao's float8 modules, runs
     unchanged; its backward pass must run inside too. It replaces torch's own CPU kernels, for all
-    threads. platform and splitk as for `scaled_mm`.
+    threads. platform and splitk as for `scaled_mm`. strict: what PyTorch refuses of such a call on a
+    GPU is refused here too, with its words and the name of the rule (k and n that are no multiples
+    of 16, another layout than row-major by column-major on h100 and rtx4060, E5M2 by E5M2, a bias
+    of another type than the output or with a float32 output, scales of rows beside one of a tensor,
+    fast accumulation of FP4); false computes it.
 
     >>> import torch, fp8lab.torch
     >>> x, one = torch.ones(16, 32768).to(torch.float8_e4m3fn), torch.ones(())
@@ -58,10 +91,10 @@ def emulate_scaled_mm(
     find_platform(platform)
     library = torch.library.Library("aten", "IMPL")
     calls: dict[str, Callable[..., Tensor]] = {
-        "_scaled_mm": scaled_mm,
-        "_scaled_mm.out": scaled_mm,
-        "_scaled_mm_v2": _v2,
-        "_scaled_mm_v2.out": _v2,
+        "_scaled_mm": _strict if strict else scaled_mm,
+        "_scaled_mm.out": _strict if strict else scaled_mm,
+        "_scaled_mm_v2": _strict_v2 if strict else _v2,
+        "_scaled_mm_v2.out": _strict_v2 if strict else _v2,
     }
     try:
         with warnings.catch_warnings():

@@ -288,8 +288,8 @@ class Fp8Linear(Fp8Layer, nn.Linear):
     recipe: a name from `fp8lab.linear_recipes()` or a `LinearRecipe`; hardware as for
     `fp8lab.linear_recipe`. x [..., in_features] in float32, bfloat16 or float16 gives [...,
     out_features] in x's dtype: the bias is added to the FP32 sum, which is then rounded once, to
-    nearest even (to BF16 for a float32 x if the recipe has BF16 outputs). dX is rounded in the same
-    way. dW and the gradient of the bias stay in FP32 until they are converted to the dtype of their
+    nearest even (to BF16 for a float32 x if the recipe has BF16 outputs); recipes with
+    bias_after_rounding add the bias then. dX is rounded in the same way. dW and the gradient of the bias stay in FP32 until they are converted to the dtype of their
     parameter.
 
     Sizes that the system's kernels refuse are padded with zeros. In training, delayed scales are

@@ -90,7 +90,7 @@ def linear(
     """Y = X W^T + bias, X's codes for wgrad (empty where not for_wgrad), and the past of X's scales.
 
     The bias is added to the finished FP32 sum, which is then rounded once to X's dtype (to BF16
-    for a float32 X where the recipe has BF16 outputs). gradient_past is for the backward pass,
+    for a float32 X where the recipe has BF16 outputs), or after the rounding where the recipe says so. gradient_past is for the backward pass,
     which moves it on in place.
     """
     require_floats("x", x)
@@ -108,7 +108,11 @@ def linear(
     else:
         d = engine.plain_product(plan, "fprop", values, weight)
     rows, out = x.numel() // max(x.shape[-1], 1), weight.shape[0]
-    y = engine.rounded(engine.add_bias(d[:rows, :out], bias), x.dtype, plan.recipe.bf16_outputs)
+    late = plan.recipe.bias_after_rounding
+    d = engine.add_bias(d[:rows, :out], None if late else bias)
+    y = engine.rounded(d, x.dtype, plan.recipe.bf16_outputs)
+    if late and bias is not None:
+        y = y + bias.detach().to(y.dtype)
     # Not as a view, which must not change in place.
     return (y.reshape(*x.shape[:-1], out).detach(), *engine.tensors(second, x), new)
 
