@@ -45,9 +45,9 @@ def test_statistics_come_back_from_their_folder(tmp_path):
         assert row["accumulator_error"][0] == one.accumulator_error
         assert row["output_sqnr_db"][0] == one.output_sqnr_db
     worst = int(np.argmax(products["accumulator_error"]))
-    assert str(products["layer"][worst]) in results.description["findings"][1]
+    assert str(products["layer"][worst]) in results.description["findings"][2]
     worst = int(np.argmax(operands["relative_l2"]))
-    assert f"{operands['operand'][worst]} of {operands['layer'][worst]}," in results.description["findings"][0]
+    assert f"{operands['operand'][worst]} of {operands['layer'][worst]}," in results.description["findings"][1]
     units = {column.name: column.unit for column in operands.columns}
     assert units["sqnr_db"] == "dB" and units["underflow_percent"] == "%" and units["amax"] == "1"
     assert not any("" == column.description for column in operands.columns)
@@ -61,6 +61,19 @@ def test_comparisons_come_back_from_their_folder(tmp_path):
     assert [str(name) for name in results["layers"]["layer"]] == [one.name for one in found.layers]
     assert list(results["layers"]["loss_change"]) == [one.loss_change for one in found.layers]
     assert results.description["parameters"] == {"loss_a": found.loss_a, "loss_b": found.loss_b}
+
+
+def test_the_worst_output_comes_first(tmp_path):
+    """A weight that underflows without a scale: gradients, whose casts are worse than others, do not tell."""
+    model = mlp("te-current")
+    fp8lab.torch.convert(model, "naive", filter=lambda name, module: name == "down", rule="all")
+    with torch.no_grad():
+        model.down.weight.mul_(1e-4)
+    statistics = recorded(model).statistics()
+    results = fp8lab.results.read(fp8lab.torch.write_statistics(statistics, tmp_path))
+    sqnr = list(results["products"]["output_sqnr_db"])
+    assert str(results["products"]["layer"][0]) == "down" and sqnr == sorted(sqnr) and abs(sqnr[0]) < 1
+    assert results.description["findings"][0].startswith("The output farthest from that of uncast operands: down, ")
 
 
 def test_the_tool_makes_a_report_of_them(tmp_path):

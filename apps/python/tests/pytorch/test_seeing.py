@@ -113,6 +113,7 @@ def test_compare_finds_the_layer_that_moves_the_loss():
     found = fp8lab.torch.compare(a, b, x, loss=loss)
     assert found.layers[0].name == "2" and found.layers[1].loss_change == 0
     assert found.layers[0].loss_change == found.loss_b - found.loss_a != 0
+    assert found.layers[0].own_error == found.layers[0].output_error and found.layers[1].own_error == 0
     assert found.layers[0].output_error > 0.1 and found.layers[1].output_error == 0
     assert [type(m) for m in a.modules()] == kinds and a.training and b[0].training
     for model, state in zip((a, b), before):
@@ -127,3 +128,36 @@ def test_compare_finds_the_layer_that_moves_the_loss():
         fp8lab.torch.compare(a, b, x)
     with pytest.raises(ValueError, match="model_b: expected the modules of model_a"):
         fp8lab.torch.compare(nn.Sequential(nn.Linear(3, 3)), b, x, loss=loss)
+
+
+def test_compare_tells_a_layer_s_own_error_from_those_before_it():
+    torch.manual_seed(2)
+    plain = nn.Sequential(nn.Linear(64, 64), nn.Tanh(), nn.Linear(64, 64), nn.Tanh(), nn.Linear(64, 32))
+    with torch.no_grad():
+        plain[0].weight[5] *= 1e5  # all other rows get few of the codes
+    fp8 = fp8lab.torch.convert(copy.deepcopy(plain), "te-current")
+    found = fp8lab.torch.compare(plain, fp8, log_normal(16, 64), loss=lambda y: y[:, 0].mean())
+    errors = {one.name: one.own_error for one in found.layers}
+    with torch.no_grad():
+        x = log_normal(16, 64)
+        y = plain[0](x).double()
+        own = float((fp8[0](x).double() - y).norm() / y.norm())
+        h = plain[:2](x)
+        z = plain[2](h).double()
+        second = float((fp8[2](h).double() - z).norm() / z.norm())
+    assert errors["0"] == pytest.approx(own, rel=1e-12) and errors["2"] == pytest.approx(second, rel=1e-12)
+
+
+def test_compare_takes_experts_and_attention():
+    torch.manual_seed(3)
+    plain = nn.TransformerEncoderLayer(64, 4, 64, batch_first=True, dropout=0.0)
+    fp8 = fp8lab.torch.convert(copy.deepcopy(plain), "te-delayed")
+    x = log_normal(2, 8, 64)
+    before = [type(m) for m in plain.modules()]
+    found = fp8lab.torch.compare(plain, fp8, x, loss=lambda y: y.square().mean())
+    assert {one.name for one in found.layers} == {"self_attn", "linear1", "linear2"}
+    assert all(one.own_error > 1e-3 for one in found.layers)
+    assert [type(m) for m in plain.modules()] == before
+    back = fp8lab.torch.compare(fp8, plain, x, loss=lambda y: y.square().mean())
+    assert back.loss_a == found.loss_b and back.loss_b == found.loss_a
+    assert len(fp8lab.torch.layers(fp8)) == 6

@@ -10,7 +10,7 @@ from torch import Tensor
 from fp8lab import _core
 from fp8lab.torch._device import require_cpu
 from fp8lab.torch._ops import require_floats
-from fp8lab.torch._plan import threads
+from fp8lab.torch._plan import array_of, threads
 
 
 def _options(model: str, softmax_scale: float, causal: bool) -> _core.AttentionOptions:
@@ -30,7 +30,7 @@ def _options(model: str, softmax_scale: float, causal: bool) -> _core.AttentionO
 
 def _heads(x: Tensor) -> Any:
     """[..., heads, rows, columns] as the library takes it: [all heads, rows, columns]."""
-    return x.detach().float().reshape(-1, *x.shape[-2:]).contiguous().numpy()
+    return array_of(x.float().reshape(-1, *x.shape[-2:]).contiguous())
 
 
 @torch.library.custom_op("fp8lab::attention", mutates_args=())

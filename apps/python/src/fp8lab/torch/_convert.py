@@ -90,7 +90,7 @@ def convert(
     own: dict[nn.Module, list[str]] = {}
     for one in chosen:
         if one.kind == "linear":
-            _convert_linear(one.module, made)
+            convert_linear(one.module, made)
         else:
             own.setdefault(one.module, []).append(one.parameter)
     for module, names in own.items():
@@ -100,7 +100,8 @@ def convert(
     return model
 
 
-def _convert_linear(module: nn.Module, recipe: LinearRecipe) -> None:
+def convert_linear(module: nn.Module, recipe: LinearRecipe) -> None:
+    """Makes one linear layer run under a recipe."""
     kind = type(module)
     if not isinstance(module, Fp8Layer):
         if kind is nn.Linear or is_conv1d(kind):

@@ -14,7 +14,7 @@ from fp8lab import _core
 from fp8lab._casts import encode
 from fp8lab._recipes import Recipe
 from fp8lab.torch import _device, _device_casts
-from fp8lab.torch._plan import Cast, Codes, Plan, threads
+from fp8lab.torch._plan import Cast, Codes, Plan, array_of, threads
 
 WORDS = {torch.float16: "f16", torch.bfloat16: "bf16"}
 
@@ -29,7 +29,7 @@ class HostEngine:
         return one.cast(x, past, for_first, for_second)
 
     def codes(self, codes: Tensor, scales: Tensor) -> Codes:
-        return codes.contiguous().numpy(), scales.contiguous().numpy()
+        return array_of(codes.contiguous()), array_of(scales.contiguous())
 
     def tensors(self, codes: Codes | None, like: Tensor) -> tuple[Tensor, Tensor]:
         if codes is None:
@@ -47,7 +47,7 @@ class HostEngine:
     def add_bias(self, d: NDArray[np.float32], bias: Tensor | None) -> NDArray[np.float32]:
         if bias is not None:
             d = np.ascontiguousarray(d)
-            _core.add_to_rows(d, bias.detach().float().contiguous().numpy())
+            _core.add_to_rows(d, array_of(bias.float().contiguous()))
         return d
 
     def tensor(self, d: NDArray[np.float32]) -> Tensor:

@@ -20,7 +20,7 @@ from fp8lab._recipes import Recipe
 from fp8lab.torch._device import require_cpu
 from fp8lab.torch._engines import HOST
 from fp8lab.torch._ops import refuse_second_derivative, require_floats
-from fp8lab.torch._plan import Codes, Plan, plan_of, scale_count, threads
+from fp8lab.torch._plan import Codes, Plan, array_of, plan_of, scale_count, threads
 
 Shape = tuple[Any, Any]
 
@@ -45,7 +45,7 @@ def _flat(codes: list[Codes]) -> tuple[Tensor, Tensor]:
 
 def _split(words: Tensor, scales: Tensor, recipe: Recipe, shapes: list[Shape]) -> list[Codes]:
     """The codes of each group again."""
-    all_words, all_scales = words.contiguous().numpy(), scales.contiguous().numpy()
+    all_words, all_scales = array_of(words.contiguous()), array_of(scales.contiguous())
     codes = []
     at = scale_at = 0
     for rows, k in shapes:

@@ -19,7 +19,7 @@ from fp8lab.torch import _device
 from fp8lab.torch._device import require_place
 from fp8lab.torch._device_casts import quantized
 from fp8lab.torch._engines import engine_of
-from fp8lab.torch._plan import Cast, plan_of, scale_count, threads, tiles
+from fp8lab.torch._plan import Cast, array_of, plan_of, scale_count, threads, tiles
 
 TORCH_FP8 = {
     "e4m3fn": torch.float8_e4m3fn,
@@ -270,7 +270,7 @@ def quantize_op(x: Tensor, recipe: str) -> tuple[Tensor, Tensor, Tensor]:
     if _device.is_cuda(x):
         words, scales, inverse = quantized(Recipe(**fields), values)
         return words.view(TORCH_FP8[fields["format"]]), scales, inverse
-    q = _core.Quantizer(Recipe(**fields)._core()).quantize(values.numpy(), False, threads())
+    q = _core.Quantizer(Recipe(**fields)._core()).quantize(array_of(values), False, threads())
     codes = torch.from_numpy(q["codes"]).view(TORCH_FP8[fields["format"]])
     return codes, torch.from_numpy(q["scales"]), torch.from_numpy(q["inverse_scales"])
 

@@ -13,6 +13,7 @@ from torch import Tensor
 
 from fp8lab import _core
 from fp8lab.torch import _device
+from fp8lab.torch._plan import array_of
 
 REMEMBERED = 64  #: passes of a layer
 _LAYERS = 4096  #: pasts that compiled graphs use
@@ -22,7 +23,7 @@ def fingerprint(x: Tensor) -> int:
     """Tells contents apart. On a CUDA device the host waits for it."""
     if _device.is_cuda(x):
         return _device.device_fingerprint(x)
-    return int(_core.fingerprint(x.detach().contiguous().view(-1).view(torch.uint8).numpy()))
+    return int(_core.fingerprint(array_of(x.detach().contiguous().view(-1).view(torch.uint8))))
 
 
 def is_recomputing() -> bool:

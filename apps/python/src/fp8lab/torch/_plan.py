@@ -32,6 +32,12 @@ def text_of(recipe: LinearRecipe) -> str:
     return json.dumps(dataclasses.asdict(recipe))
 
 
+def array_of(x: torch.Tensor) -> NDArray[Any]:
+    """The memory of a CPU tensor as an array. After `.numpy()` torch could not resize it, as FSDP does with what it gathered."""
+    array: NDArray[Any] = np.from_dlpack(x.detach())
+    return array
+
+
 def threads() -> int:
     return torch.get_num_threads()
 
@@ -62,7 +68,7 @@ class Cast:
         return torch.from_numpy(past.view(np.int32).copy())
 
     def split(self, past: torch.Tensor) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
-        values = past.numpy().view(np.float32)
+        values = array_of(past).view(np.float32)
         if len(values) != self.past_size:
             raise ValueError(f"past: expected {self.past_size} values, got {len(values)}")
         return values[: len(self.initial)], values[len(self.initial) :]
@@ -128,7 +134,7 @@ class Plan:
 
     def matrix(self, x: torch.Tensor) -> NDArray[np.float32]:
         """The same of a CPU tensor, as an array."""
-        return self.padded_matrix(x).numpy()
+        return array_of(self.padded_matrix(x))
 
     def product(
         self, name: str, a: tuple[Recipe, Codes], b: tuple[Recipe, Codes]

@@ -18,7 +18,7 @@ from fp8lab._options import ProductOptions
 from fp8lab._products import make_problem
 from fp8lab._registry import AccumulatorModel
 from fp8lab.torch._ops import TORCH_FP8
-from fp8lab.torch._plan import threads
+from fp8lab.torch._plan import array_of, threads
 
 Floats = NDArray[np.float32]
 FORMAT_OF = {dtype: name for name, dtype in TORCH_FP8.items()} | {
@@ -111,7 +111,7 @@ def fake_words(input: Tensor, mat2: Tensor, formats: str) -> Tensor:
 
 def add_bias(d: Floats, bias: Tensor | None) -> None:
     if bias is not None:
-        _core.add_to_rows(d, bias.detach().float().contiguous().numpy())
+        _core.add_to_rows(d, array_of(bias.float().contiguous()))
 
 
 def given_or(out: Tensor | None, result: Tensor, function: str, *inputs: Tensor | None) -> Tensor:

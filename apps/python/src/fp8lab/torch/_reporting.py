@@ -55,6 +55,8 @@ def tables_of(statistics: Mapping[str, LayerStatistics]) -> list[Table]:
         for name, one in statistics.items()
         if one.output_sqnr_db is not None
     ]
+    # The worst output first: a NaN, then the least signal over noise.
+    products.sort(key=lambda row: -np.inf if np.isnan(row[1]) else row[1])
     layer = Column("layer", "", "its name in the model")
     tables = []
     if casts:
@@ -74,7 +76,8 @@ def write_statistics(
     """Writes FOLDER/NAME, which `fp8lab report` and `fp8lab.results.read` read; returns that path.
 
     statistics: from `Recording.statistics()`. The tables are "operands" and "products"; the
-    findings name the worst cast and the worst sum. ValueError if nothing was recorded.
+    findings name the layer whose output is the farthest from that of its uncast operands (the first
+    row of "products", which are in this order), the worst cast and the worst sum. ValueError if nothing was recorded.
 
     >>> import tempfile, torch, fp8lab.results, fp8lab.torch
     >>> model = fp8lab.torch.convert(torch.nn.Sequential(torch.nn.Linear(64, 32)), "te-current")
@@ -89,6 +92,10 @@ def write_statistics(
     if not tables:
         raise ValueError("statistics: expected a pass of a layer that casts, got none")
     findings = []
+    for found in tables:
+        if found.name == "products":
+            worst = f"{found['layer'][0]}, {float(found['output_sqnr_db'][0]):.3g} dB"
+            findings.append(f"The output farthest from that of uncast operands: {worst} of signal over noise.")
     for table, field, text in (
         ("operands", "relative_l2", "The cast with the largest error: {} of {}, {:.3g} relative L2."),
         ("products", "accumulator_error", "The sums farthest from exact ones: {1}, {2:.3g} relative L2."),
@@ -114,12 +121,15 @@ def write_comparison(
         Column("layer", "", "its name in the model"),
         Column("loss_change", "1", "of the first model, when this layer alone runs as in the second"),
         Column("output_error", "1", "relative L2 of its output between the two models"),
+        Column("own_error", "1", "the same, when this layer alone runs as in the second"),
     ]
-    rows = [[one.name, one.loss_change, one.output_error] for one in comparison.layers]
+    rows = [[one.name, one.loss_change, one.output_error, one.own_error] for one in comparison.layers]
     findings = [f"Loss {comparison.loss_a:.6g} in the first model, {comparison.loss_b:.6g} in the second."]
     if comparison.layers:
         first = comparison.layers[0]
         findings.append(f"The layer that moves the loss most: {first.name}, by {first.loss_change:.3g}.")
+        worst = max(comparison.layers, key=lambda one: np.inf if np.isnan(one.own_error) else one.own_error)
+        findings.append(f"The layer with the largest error of its own: {worst.name}, {worst.own_error:.3g} relative L2.")
     return write(
         folder, [_table("layers", "What each layer's recipe does to the loss", columns, rows)],
         experiment=name, question="Which layer moves the loss?", findings=findings,

@@ -31,6 +31,7 @@ from fp8lab.torch._platforms import (
     given_or,
     product,
 )
+from fp8lab.torch._plan import array_of
 from fp8lab.torch._scale_recipes import TileScales, configuration, is_fp4, require_matrices, tiles_by_shape
 
 
@@ -141,8 +142,8 @@ def scaled_mm_op(
         )
     if m * n == 0:
         return fake_words(input, mat2, formats)
-    a, b = input.detach().numpy(), mat2.detach().numpy().T
-    a_scales, b_scales = a_values.numpy(), b_values.numpy()
+    a, b = array_of(input), array_of(mat2).T
+    a_scales, b_scales = array_of(a_values), array_of(b_values)
     scales = {"a_scales": a_scales, "b_scales": b_scales, "scale_order": order}
     if how is not None:
         d = as_observed(how, a, b, read, scales)

@@ -16,9 +16,10 @@ from torch import Tensor, nn
 from fp8lab._casts import decode
 from fp8lab._products import gemm
 from fp8lab._recipes import QuantizationStatistics, QuantizedTensor, Quantizer
-from fp8lab.torch._convert import layers, restore
+from fp8lab.torch._convert import convert_linear, layers, restore
 from fp8lab.torch._layers import Fp8Layer
-from fp8lab.torch._plan import plan_of, threads
+from fp8lab.torch._plan import ROLES, plan_of, threads
+from fp8lab.torch._products import Fp8Product, Fp8Products, convert_products, states_of
 
 
 @dataclass(frozen=True)
@@ -210,6 +211,7 @@ class LayerDifference:
     name: str
     loss_change: float  #: in the first model, if only this layer runs as in the second
     output_error: float  #: relative L2 of the layer's output between the two models as they are
+    own_error: float = 0.0  #: the same if only this layer runs as in the second, on the first one's input
 
 
 @dataclass(frozen=True)
@@ -232,12 +234,25 @@ def _run(model: nn.Module, batch: Any, loss: Callable[[Any], Tensor] | None) -> 
     return float(value)
 
 
+def _first(y: Any) -> Tensor:
+    """The output itself; attention has weights beside it."""
+    return y[0] if isinstance(y, tuple) else y
+
+
+def _units(model: nn.Module) -> dict[str, nn.Module]:
+    """The converted modules by name: layers, and modules with layers inside as one."""
+    return {
+        n: m for n, m in model.named_modules()
+        if isinstance(m, Fp8Products) or (isinstance(m, Fp8Layer) and not isinstance(m, Fp8Product))
+    }
+
+
 @contextlib.contextmanager
 def _outputs(model: nn.Module, names: list[str]) -> Iterator[dict[str, Tensor]]:
     seen: dict[str, Tensor] = {}
     hooks = [
         model.get_submodule(name).register_forward_hook(
-            lambda module, args, y, name=name: seen.__setitem__(name, y.detach().double())
+            lambda module, args, y, name=name: seen.__setitem__(name, _first(y).detach().double())
         )
         for name in names
     ]
@@ -251,25 +266,34 @@ def _outputs(model: nn.Module, names: list[str]) -> Iterator[dict[str, Tensor]]:
 @contextlib.contextmanager
 def _as_in(module: nn.Module, other: nn.Module) -> Iterator[None]:
     """A module that computes as `other` does, with its own weight."""
-    kind, fields, buffers = type(module), dict(module.__dict__), dict(module._buffers)
+    kind, fields, buffers, children = type(module), dict(module.__dict__), dict(module._buffers), dict(module._modules)
     try:
-        if isinstance(other, Fp8Layer):
-            if not isinstance(module, Fp8Layer):
-                module.__dict__["_fp8_original"] = kind
-            module.__class__ = type(other)
-            module._fp8_configure(other._fp8_recipe)  # type: ignore[operator]
-            for role in ("activation", "weight", "gradient"):
-                past = other._fp8_past(role)
-                module._fp8_set_past(role, past.clone() if past.numel() else None)  # type: ignore[operator]
-        else:
-            restore(module)
+        restore(module)
+        if isinstance(other, Fp8Products):
+            first = next(iter(states_of(other, other._fp8_products[0])))
+            convert_products(module, list(other._fp8_products), first._fp8_recipe)
+            for name in other._fp8_products:
+                for mine, theirs in zip(states_of(module, name), states_of(other, name), strict=True):
+                    _configure_like(mine, theirs)
+        elif isinstance(other, Fp8Layer):
+            convert_linear(module, other._fp8_recipe)
+            _configure_like(module, other)
         yield
     finally:
         module.__class__ = kind
+        for now, before in ((module._buffers, buffers), (module._modules, children)):
+            now.clear()
+            now.update(before)
         module.__dict__.clear()
         module.__dict__.update(fields)
-        module._buffers.clear()
-        module._buffers.update(buffers)
+
+
+def _configure_like(layer: Any, other: Any) -> None:
+    layer._fp8_configure(other._fp8_recipe)
+    layer.training = other.training
+    for role in ROLES:
+        past = other._fp8_past(role)
+        layer._fp8_set_past(role, past.clone() if past.numel() else None)
 
 
 def compare(
@@ -295,8 +319,9 @@ def compare(
     >>> sorted(one.name for one in found.layers), found.loss_a != found.loss_b
     (['0', '2'], True)
     """
-    names = [n for n, _ in model_a.named_modules() if n in (layers(model_a) | layers(model_b))]
-    missing = (layers(model_a).keys() | layers(model_b).keys()) - set(names)
+    converted = _units(model_a).keys() | _units(model_b).keys()
+    names = [n for n, _ in model_a.named_modules() if n in converted]
+    missing = converted - set(names)
     if missing or not names:
         what = ", ".join(sorted(missing)[:4]) or "no converted layer"
         raise ValueError(f"model_b: expected the modules of model_a, some converted, got {what}")
@@ -320,10 +345,13 @@ def _compared(
         loss_b = _run(model_b, batch, loss)
     found = []
     for name in names:
-        with _as_in(model_a.get_submodule(name), model_b.get_submodule(name)):
+        module = model_a.get_submodule(name)
+        with _as_in(module, model_b.get_submodule(name)), _outputs(model_a, [name]) as own:
             changed = _run(model_a, batch, loss) - loss_a
-        error = _relative_l2(b[name].numpy(), a[name].numpy()) if name in a and name in b else 0.0
-        found.append(LayerDifference(name, changed, error))
+        errors = [
+            _relative_l2(seen[name].numpy(), a[name].numpy()) if name in a and name in seen else 0.0 for seen in (b, own)
+        ]
+        found.append(LayerDifference(name, changed, *errors))
     found.sort(key=lambda one: -abs(one.loss_change))
     return ModelComparison(loss_a, loss_b, tuple(found))
 

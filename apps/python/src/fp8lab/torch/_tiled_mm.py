@@ -14,6 +14,7 @@ from fp8lab._registry import find_model
 from fp8lab.torch import _device, _device_mm
 from fp8lab.torch._device import DeviceScales, require_place
 from fp8lab.torch._platforms import add_bias, as_words, fake_words, find_platform, product
+from fp8lab.torch._plan import array_of
 
 
 def _unpacked(codes: NDArray[np.uint8]) -> NDArray[np.uint8]:
@@ -58,7 +59,7 @@ def scaled_mm_tiles(
     a_format, b_format, out_format = formats.split()
     if input.shape[0] * mat2.shape[1] == 0:
         return fake_words(input, mat2, formats)
-    a, b = input.detach().numpy(), mat2.detach().numpy().T
+    a, b = array_of(input), array_of(mat2).T
     scaled = chip.block_scaled_model
     if a_format == "e2m1":
         a, b, scaled = _unpacked(a), _unpacked(b), chip.fp4_model
@@ -70,8 +71,8 @@ def scaled_mm_tiles(
         b_format=b_format,
         model=find_model(scaled if block_scaled else chip.model).accumulator,
         promotion_interval=0 if block_scaled else 128,
-        a_scales=Scales(scale_a.detach().contiguous().numpy(), blocks[0], blocks[1], of_tensor),
-        b_scales=Scales(scale_b.detach().contiguous().numpy(), blocks[2], blocks[3]),
+        a_scales=Scales(array_of(scale_a.contiguous()), blocks[0], blocks[1], of_tensor),
+        b_scales=Scales(array_of(scale_b.contiguous()), blocks[2], blocks[3]),
         scale_order=_device_mm.order_of_tiles(blocks[0], blocks[2]),
     )
     add_bias(d, bias)
