@@ -6,6 +6,8 @@
 #include <limits>
 
 #include "fp8lab/attention/shape.hpp"
+#include "fp8lab/attention/variant.hpp"
+#include "fp8lab/cast/cast.hpp"
 #include "fp8lab/cast/encode.hpp"
 #include "fp8lab/core/first_error.hpp"
 #include "fp8lab/core/float_environment.hpp"
@@ -29,40 +31,61 @@ PLimits limits_of(FormatId p_format) {
 
 float exp2_rounded(float x) { return static_cast<float>(std::exp2(static_cast<double>(x))); }
 
-/// One block of rows of one head, tile after tile.
+void round_all(std::span<float> values, std::optional<FormatId> to) {
+  if (!to) return;
+  for (float& value : values)
+    value = static_cast<float>(round_trip(format(*to), kNvidiaNosat, value));
+}
+
+/// Rows of one block of one head, tile after tile.
 class Block {
  public:
-  Block(const AttentionInputs& inputs, const AttentionOptions& options, std::int64_t head,
-        std::int64_t begin, std::span<float> o)
+  Block(const AttentionInputs& inputs, const AttentionOptions& options,
+        const AttentionVariant& variant, const AttentionRows& rows, std::span<float> o)
       : options_(options),
+        variant_(variant),
         shape_(attention_shape(inputs)),
-        q_(matrix_of(inputs.q, head, begin, std::min(begin + options.q_tile, shape_.m),
-                     Major::rows)),
+        q_(matrix_of(inputs.q, rows.head, rows.begin, rows.end, Major::rows)),
         k_(inputs.k),
         v_(inputs.v),
-        kv_head_(head / shape_.group),
-        begin_(begin),
+        kv_head_(rows.head / shape_.group),
+        begin_(rows.begin),
         rows_(q_.rows),
-        scale_log2_(scale_log2(inputs, options, head)),
+        scale_log2_(scale_log2(inputs, options, rows.head)),
         v_scale_(scale_of(inputs.v, kv_head_)),
         limits_(limits_of(options.p_format)),
         o_(o),
-        maximum_(static_cast<std::size_t>(rows_), kMinusInfinity),
+        maximum_(static_cast<std::size_t>(rows_),
+                 variant.maximum == RowMaximum::none ? 0.0F : kMinusInfinity),
         sum_(static_cast<std::size_t>(rows_), Partial{}) {}
 
   void run(std::span<AttentionTile> tiles) {
-    // Both ends of what rows see grow with the row.
-    const std::int64_t begin = seen_columns(shape_, options_, begin_).begin;
-    const std::int64_t end = seen_columns(shape_, options_, begin_ + rows_ - 1).end;
+    const SeenColumns block = seen_by_block();
     for (std::size_t i = 0; i < tiles.size(); ++i) {
       const bool reversed = options_.tile_order == TileOrder::last_to_first;
-      AttentionTile& tile = tiles[reversed ? tiles.size() - 1 - i : i];
-      if (tile.begin < end && tile.end > begin) add_tile(tile);
+      const std::size_t index = reversed ? tiles.size() - 1 - i : i;
+      AttentionTile& tile = tiles[index];
+      if (tile.begin >= block.end || tile.end <= block.begin) continue;
+      const int times = variant_.times.empty() ? 1 : variant_.times[index];
+      for (int time = 0; time < times; ++time) add_tile(tile);
     }
     finish();
   }
 
  private:
+  [[nodiscard]] SeenColumns seen(std::int64_t row) const {
+    if (!variant_.seen.empty()) return variant_.seen[static_cast<std::size_t>(row)];
+    return seen_columns(shape_, options_, row);
+  }
+
+  /// What any row of the whole block sees.
+  [[nodiscard]] SeenColumns seen_by_block() const {
+    const std::int64_t first = begin_ / options_.q_tile * options_.q_tile;
+    const std::int64_t last = std::min(first + std::min(options_.q_tile, shape_.m), shape_.m) - 1;
+    // Both ends of what rows see grow with the row.
+    return {seen(first).begin, seen(last).end};
+  }
+
   void add_tile(AttentionTile& tile) {
     const std::int64_t width = tile.end - tile.begin;
     GemmProblem qk;
@@ -71,18 +94,20 @@ class Block {
     qk.b = matrix_of(k_, kv_head_, tile.begin, tile.end, Major::rows);
     p_.resize(static_cast<std::size_t>(rows_ * width));
     gemm_on(options_.backend, qk, p_, 1);
+    round_all(p_, variant_.s_format);
     for (std::int64_t row = 0; row < rows_; ++row) {
       const std::span<float> s = std::span(p_).subspan(static_cast<std::size_t>(row * width),
                                                        static_cast<std::size_t>(width));
-      const SeenColumns seen = seen_columns(shape_, options_, begin_ + row);
+      const SeenColumns of_row = seen(begin_ + row);
       softmax(s,
-              {std::clamp<std::int64_t>(seen.begin - tile.begin, 0, width),
-               std::clamp<std::int64_t>(seen.end - tile.begin, 0, width)},
+              {std::clamp<std::int64_t>(of_row.begin - tile.begin, 0, width),
+               std::clamp<std::int64_t>(of_row.end - tile.begin, 0, width)},
               static_cast<std::size_t>(row), tile);
     }
     codes_.resize(p_.size());
-    if (!try_cast_on(options_.backend, options_.p_format, kNvidiaSatfinite, p_, codes_))
-      encode(p_, codes_, {.format = options_.p_format, .policy = kNvidiaSatfinite});
+    const CastPolicy policy = variant_.p_cast.value_or(kNvidiaSatfinite);
+    if (!try_cast_on(options_.backend, options_.p_format, policy, p_, codes_))
+      encode(p_, codes_, {.format = options_.p_format, .policy = policy});
     add_pv(tile, width);
   }
 
@@ -98,6 +123,10 @@ class Block {
       const auto column = static_cast<std::int64_t>(j);
       if (column >= seen.begin && column < seen.end) count(s[j], tile);
     }
+    if (variant_.sum_restarts) sum_[row] = Partial{};
+    if (variant_.sum_after_cast)
+      for (float& p : s)
+        p = static_cast<float>(round_trip(format(options_.p_format), kNvidiaSatfinite, p));
     add_to_sum(s, sum_[row]);
   }
 
@@ -119,7 +148,9 @@ class Block {
     const float grown = std::max(old, *std::max_element(s.begin(), s.end()));
     if (!(grown > old)) return;
     const float step = (old - grown) * scale_log2_;
-    if (options_.rescale_threshold > 0.0F && step >= -options_.rescale_threshold) {
+    const bool fixed = variant_.maximum == RowMaximum::none ||
+                       (variant_.maximum == RowMaximum::first_tile && old != kMinusInfinity);
+    if (fixed || (options_.rescale_threshold > 0.0F && step >= -options_.rescale_threshold)) {
       ++tile.stale;
       return;
     }
@@ -127,8 +158,12 @@ class Block {
     maximum_[row] = grown;
     if (old == kMinusInfinity) return;  // nothing has been summed
     ++tile.rescaled;
-    for (float& sum : sum_[row]) sum *= alpha;
-    for (float& value : row_of_o(row)) value *= alpha;
+    const bool kept =
+        variant_.kept_tile < 0 || variant_.kept_tile == tile.begin / options_.kv_tile;
+    if (!(kept && variant_.keeps_sum))
+      for (float& sum : sum_[row]) sum *= alpha;
+    if (!(kept && variant_.keeps_o))
+      for (float& value : row_of_o(row)) value *= alpha;
   }
 
   void count(float p, AttentionTile& tile) const {
@@ -149,6 +184,7 @@ class Block {
     pv.c_enters = options_.two_level ? CPlacement::promoted_sum : CPlacement::accumulator;
     next_.resize(o_.size());
     gemm_on(options_.backend, pv, next_, 1);
+    round_all(next_, variant_.o_format);
     std::copy(next_.begin(), next_.end(), o_.begin());
   }
 
@@ -157,7 +193,8 @@ class Block {
       const Partial& s = sum_[row];
       const float sum = (s[0] + s[2]) + (s[1] + s[3]);
       const bool empty = sum == 0.0F || std::isnan(sum);
-      const float scale = (empty ? 0.0F : 1.0F / sum) * v_scale_;
+      const float scale =
+          variant_.divides ? (empty ? 0.0F : 1.0F / sum) * v_scale_ : v_scale_;
       for (float& value : row_of_o(row)) value *= scale;
     }
   }
@@ -168,6 +205,7 @@ class Block {
   }
 
   const AttentionOptions& options_;
+  const AttentionVariant& variant_;
   AttentionShape shape_;
   CodeMatrix q_;
   const AttentionOperand& k_;
@@ -186,17 +224,6 @@ class Block {
   std::vector<std::uint8_t> codes_;
 };
 
-std::vector<AttentionTile> empty_tiles(std::int64_t n, std::int64_t kv_tile) {
-  std::vector<AttentionTile> tiles;
-  for (std::int64_t begin = 0; begin < n; begin += kv_tile) {
-    AttentionTile tile;
-    tile.begin = begin;
-    tile.end = std::min(begin + kv_tile, n);
-    tiles.push_back(tile);
-  }
-  return tiles;
-}
-
 }  // namespace
 
 AttentionTile& AttentionTile::operator+=(const AttentionTile& other) {
@@ -209,27 +236,50 @@ AttentionTile& AttentionTile::operator+=(const AttentionTile& other) {
   return *this;
 }
 
+std::vector<AttentionTile> attention_tiles(std::int64_t n, std::int64_t kv_tile) {
+  std::vector<AttentionTile> tiles;
+  for (std::int64_t begin = 0; begin < n; begin += kv_tile) {
+    AttentionTile tile;
+    tile.begin = begin;
+    tile.end = std::min(begin + kv_tile, n);
+    tiles.push_back(tile);
+  }
+  return tiles;
+}
+
+std::vector<AttentionRows> attention_blocks(const AttentionShape& shape, std::int64_t q_tile) {
+  std::vector<AttentionRows> blocks;
+  for (std::int64_t head = 0; head < shape.heads; ++head)
+    for (std::int64_t begin = 0; begin < shape.m; begin += q_tile)
+      blocks.push_back({head, begin, std::min(begin + q_tile, shape.m)});
+  return blocks;
+}
+
+void attention_rows(const AttentionInputs& inputs, const AttentionOptions& options,
+                    const AttentionVariant& variant, const AttentionRows& rows, std::span<float> o,
+                    std::span<AttentionTile> tiles) {
+  Block(inputs, options, variant, rows, o).run(tiles);
+}
+
 AttentionResult attention(const AttentionInputs& inputs, const AttentionOptions& options) {
   const FloatEnvironment environment;
   validate(inputs, options);
   const AttentionShape shape = attention_shape(inputs);
   AttentionResult result;
   result.o.resize(static_cast<std::size_t>(shape.heads * shape.m * shape.d_v));
-  result.tiles = empty_tiles(shape.n, options.kv_tile);
-  const std::int64_t blocks = (shape.m + options.q_tile - 1) / options.q_tile;
+  result.tiles = attention_tiles(shape.n, options.kv_tile);
+  const std::vector<AttentionRows> blocks = attention_blocks(shape, options.q_tile);
   FirstError error;
 #pragma omp parallel for schedule(dynamic) num_threads(threads_of(options))
-  for (std::int64_t i = 0; i < shape.heads * blocks; ++i)
+  for (std::size_t i = 0; i < blocks.size(); ++i)
     error.guard([&] {
       const FloatEnvironment of_thread;
-      const std::int64_t head = i / blocks;
-      const std::int64_t begin = i % blocks * options.q_tile;
-      const std::int64_t rows = std::min(options.q_tile, shape.m - begin);
-      std::vector<AttentionTile> tiles = empty_tiles(shape.n, options.kv_tile);
+      const AttentionRows& rows = blocks[i];
+      std::vector<AttentionTile> tiles = attention_tiles(shape.n, options.kv_tile);
       const auto o = std::span(result.o).subspan(
-          static_cast<std::size_t>((head * shape.m + begin) * shape.d_v),
-          static_cast<std::size_t>(rows * shape.d_v));
-      Block(inputs, options, head, begin, o).run(tiles);
+          static_cast<std::size_t>((rows.head * shape.m + rows.begin) * shape.d_v),
+          static_cast<std::size_t>((rows.end - rows.begin) * shape.d_v));
+      attention_rows(inputs, options, {}, rows, o, tiles);
 #pragma omp critical(fp8lab_attention_tiles)
       for (std::size_t t = 0; t < tiles.size(); ++t) result.tiles[t] += tiles[t];
     });

@@ -4,228 +4,191 @@
 
 #include <algorithm>
 #include <cmath>
-#include <functional>
-#include <numbers>
+#include <map>
 #include <tuple>
+#include <utility>
 
+#include "fp8lab/attention/judge.hpp"
+#include "fp8lab/attention/measured.hpp"
+#include "fp8lab/attention/mistakes.hpp"
+#include "fp8lab/attention/non_finite.hpp"
+#include "fp8lab/attention/outputs.hpp"
 #include "fp8lab/attention/shape.hpp"
-#include "fp8lab/cast/cast.hpp"
 #include "fp8lab/core/counted.hpp"
 #include "fp8lab/core/error.hpp"
 #include "fp8lab/core/float_environment.hpp"
+#include "fp8lab/core/parallel.hpp"
 
 namespace fp8lab {
 namespace {
 
-/// A kernel with one mistake.
-struct Mistake {
-  std::string name;
-  std::string text;
-  AttentionInputs inputs;
-  AttentionOptions options;
-};
+/// Products of the sample that all mistakes are tried on, and mistakes that are computed in full.
+constexpr std::int64_t kSampledProducts = std::int64_t{1} << 25;
+constexpr std::size_t kMostInFull = 12;
+constexpr std::size_t kMostCauses = 4;
 
-float rounded_to(FormatId output, float value) {
-  if (output == FormatId::f32) return value;
-  const Format& f = format(output);
-  const CastPolicy& policy = f.storage_bits == 8 ? kNvidiaSatfinite : kNvidiaNosat;
-  return static_cast<float>(round_trip(f, policy, value));
-}
-
-bool same(float x, float y) { return x == y || (std::isnan(x) && std::isnan(y)); }
-
-struct Difference {
-  std::int64_t mismatches = 0;
-  double distance = 0.0;
-};
-
-Difference difference(const AttentionInputs& inputs, const AttentionOptions& options,
-                      std::span<const float> got, FormatId output) {
-  const std::vector<float> o = attention(inputs, options).o;
-  Difference found;
-  double squares = 0.0;
-  double norm = 0.0;
-  for (std::size_t i = 0; i < o.size(); ++i) {
-    const float expected = rounded_to(output, o[i]);
-    if (same(expected, got[i])) {
-      norm += static_cast<double>(expected) * static_cast<double>(expected);
-      continue;
+/// Rows of a mistaken kernel, in the output's format.
+OutputRows outputs_of(const AttentionMistake& mistake, const std::vector<AttentionRows>& rows,
+                      const OutputJudge& judge, int threads) {
+  const std::int64_t d_v = judge.shape().d_v;
+  OutputRows found{rows, {}};
+  std::vector<std::size_t> first{0};
+  for (const AttentionRows& part : rows)
+    first.push_back(first.back() + static_cast<std::size_t>((part.end - part.begin) * d_v));
+  found.o.assign(first.back(), 0.0F);
+  const std::int64_t n = mistake.inputs.k.rows;
+  const std::int64_t splits = mistake.variant.averaged_splits;
+  const auto compute = [&](std::int64_t i, const AttentionVariant& variant, std::span<float> o) {
+    std::vector<AttentionTile> tiles = attention_tiles(n, mistake.options.kv_tile);
+    attention_rows(mistake.inputs, mistake.options, variant, rows[static_cast<std::size_t>(i)], o,
+                   tiles);
+  };
+  parallel_for(std::ssize(rows), threads, [&](std::int64_t i) {
+    const auto at = static_cast<std::size_t>(i);
+    const auto o = std::span(found.o).subspan(first[at], first[at + 1] - first[at]);
+    if (splits == 1) return compute(i, mistake.variant, o);
+    for (std::int64_t part = 0; part < splits; ++part) {
+      AttentionVariant variant = mistake.variant;
+      for (std::int64_t row = 0; row < judge.shape().m; ++row) {
+        const SeenColumns seen = seen_columns(judge.shape(), mistake.options, row);
+        variant.seen.push_back({std::clamp(part * n / splits, seen.begin, seen.end),
+                                std::clamp((part + 1) * n / splits, seen.begin, seen.end)});
+      }
+      std::vector<float> own(o.size(), 0.0F);
+      compute(i, variant, own);
+      for (std::size_t c = 0; c < own.size(); ++c) o[c] += own[c] / static_cast<float>(splits);
     }
-    ++found.mismatches;
-    const double apart = static_cast<double>(got[i]) - static_cast<double>(expected);
-    squares += std::isfinite(apart) ? apart * apart : INFINITY;
-    norm += static_cast<double>(expected) * static_cast<double>(expected);
-  }
-  found.distance = squares == 0.0 ? 0.0 : std::sqrt(squares / norm);
+  });
+  found.o = judge.rounded(std::move(found.o));
   return found;
 }
 
-/// Memory that changed operands point into.
-struct Held {
-  std::vector<std::vector<float>> scales;
-  std::vector<std::vector<std::uint8_t>> codes;
-};
+/// Wrong rows of different blocks and heads: at most 16 of a block.
+std::vector<AttentionRows> sample_of(const OutputJudge& judge, const AttentionOptions& options) {
+  const AttentionShape& s = judge.shape();
+  constexpr std::int64_t kRowsOfBlock = 16;
+  std::vector<AttentionRows> wrong;
+  for (AttentionRows block : attention_blocks(s, options.q_tile)) {
+    const auto is_wrong = [&](std::int64_t row) {
+      return judge.wrong_rows()[static_cast<std::size_t>(block.head * s.m + row)] != 0;
+    };
+    while (block.begin < block.end && !is_wrong(block.begin)) ++block.begin;
+    while (block.end > block.begin && !is_wrong(block.end - 1)) --block.end;
+    for (; block.begin < block.end; block.begin += kRowsOfBlock)
+      wrong.push_back({block.head, block.begin, std::min(block.begin + kRowsOfBlock, block.end)});
+  }
+  const std::int64_t products = kRowsOfBlock * s.n * (s.d + s.d_v);
+  const auto most = static_cast<std::size_t>(std::max<std::int64_t>(kSampledProducts / products, 4));
+  if (wrong.size() <= most) return wrong;
+  std::vector<AttentionRows> some;
+  for (std::size_t i = 0; i < most; ++i) some.push_back(wrong[i * wrong.size() / most]);
+  return some;
+}
 
-class Mistakes {
+class Explanation {
  public:
-  Mistakes(const AttentionInputs& inputs, const AttentionOptions& options)
-      : inputs_(inputs), options_(options), shape_(attention_shape(inputs)) {}
+  Explanation(const AttentionInputs& inputs, const AttentionOptions& options,
+              const OutputJudge& judge)
+      : options_(options), judge_(judge), mistakes_(inputs, options), inputs_(inputs) {}
 
-  std::vector<Mistake> all() {
-    orders();
-    numbers();
-    scales();
-    masks();
-    heads();
-    return std::move(found_);
+  void run(AttentionVerdict& verdict) {
+    all_ = attention_blocks(judge_.shape(), options_.q_tile);
+    sample_ = sample_of(judge_, options_);
+    std::vector<float> golden;
+    for (const AttentionRows& part : sample_) {
+      const auto first =
+          judge_.golden().begin() + (part.head * judge_.shape().m + part.begin) * judge_.shape().d_v;
+      golden.insert(golden.end(), first, first + (part.end - part.begin) * judge_.shape().d_v);
+    }
+    golden_of_sample_ = judge_.fit({sample_, std::move(golden)});
+    for (const OutputMistake& mistake : output_mistakes(judge_))
+      consider(mistake.name, mistake.text, {all_, mistake.outputs()});
+    mistakes_.add_known();
+    try_mistakes(0);
+    if (best_ != Explains::all) {
+      const std::size_t known = mistakes_.all().size();
+      verdict.measured = measure_attention(inputs_, options_, judge_.got(), sample_, mistakes_);
+      try_mistakes(known);
+    }
+    take_best(verdict);
+    if (!verdict.causes.empty()) verdict.measured.clear();
   }
 
  private:
-  using Change = std::function<void(AttentionInputs&, AttentionOptions&)>;
-  void add(std::string name, std::string text, const Change& change) {
-    Mistake mistake{std::move(name), std::move(text), inputs_, options_};
-    change(mistake.inputs, mistake.options);
-    found_.push_back(std::move(mistake));
-  }
+  struct Found {
+    AttentionCause cause;
+    Explains explains;
+  };
 
-  void orders() {
-    const bool reversed = options_.tile_order == TileOrder::last_to_first;
-    const TileOrder other = reversed ? TileOrder::first_to_last : TileOrder::last_to_first;
-    add("tile_order",
-        fmt::format("tiles of K and V {}", reversed ? "first to last" : "last to first"),
-        [&](AttentionInputs&, AttentionOptions& o) { o.tile_order = other; });
-    for (const std::int64_t tile : {32, 64, 96, 128, 160, 176, 192, 224, 256}) {
-      if (tile == options_.kv_tile) continue;
-      add("kv_tile", fmt::format("tiles of {} columns", tile),
-          [&](AttentionInputs&, AttentionOptions& o) { o.kv_tile = tile; });
-      add("kv_tile_and_order", fmt::format("tiles of {} columns in the other order", tile),
-          [&](AttentionInputs&, AttentionOptions& o) {
-            o.kv_tile = tile;
-            o.tile_order = other;
-          });
-    }
-    const bool quads = options_.row_sum == RowSum::quads;
-    add("row_sum",
-        quads ? "the row sum in the order of columns" : "the row sum in the four parts of a quad",
-        [&](AttentionInputs&, AttentionOptions& o) {
-          o.row_sum = quads ? RowSum::columns : RowSum::quads;
-        });
-    add(options_.two_level ? "no_promotion" : "promotion",
-        options_.two_level ? "P V accumulates in the tensor core over all tiles"
-                           : "each tile's P V is added to O in FP32",
-        [](AttentionInputs&, AttentionOptions& o) { o.two_level = !o.two_level; });
-  }
-
-  void numbers() {
-    const bool e4m3 = options_.p_format == FormatId::e4m3fn;
-    const FormatId other = e4m3 ? FormatId::e5m2 : FormatId::e4m3fn;
-    for (const InstructionModel& known : instruction_models()) {
-      const InstructionModel& own = find_instruction_model(options_.pv_model);
-      if (!(known.accumulator == own.accumulator) || known.a_format != other ||
-          known.b_format != inputs_.v.format)
-        continue;
-      add("p_format", fmt::format("P in {}", format(other).name),
-          [&](AttentionInputs&, AttentionOptions& o) {
-            o.p_format = other;
-            o.pv_model = std::string(known.name);
-          });
-      break;
-    }
-    for (const float offset : {0.0F, 4.0F, 8.0F})
-      if (offset != options_.p_offset)
-        add("p_offset", fmt::format("P times 2^{:g}", offset),
-            [&](AttentionInputs&, AttentionOptions& o) { o.p_offset = offset; });
-    const float scale = softmax_scale(inputs_, options_);
-    const auto with_scale = [&](std::string name, std::string text, float value) {
-      if (value != scale)
-        add(std::move(name), std::move(text),
-            [&](AttentionInputs&, AttentionOptions& o) { o.softmax_scale = value; });
-    };
-    with_scale("softmax_scale", "the softmax without its scale", 1.0F);
-    with_scale("softmax_scale", "1 / d as the scale of the softmax",
-               1.0F / static_cast<float>(shape_.d));
-    with_scale("softmax_scale", "1 / sqrt(d) as the scale of the softmax",
-               static_cast<float>(1.0 / std::sqrt(static_cast<double>(shape_.d))));
-    with_scale("log2e", "exp2 without log2 e in the scale", scale / std::numbers::log2e_v<float>);
-  }
-
-  void scales() {
-    using Member = AttentionOperand AttentionInputs::*;
-    for (const auto& [member, name] : {std::tuple<Member, const char*>{&AttentionInputs::q, "Q"},
-                                       std::tuple<Member, const char*>{&AttentionInputs::k, "K"},
-                                       std::tuple<Member, const char*>{&AttentionInputs::v, "V"}}) {
-      const std::span<const float> own = (inputs_.*member).inverse_scales;
-      if (std::all_of(own.begin(), own.end(), [](float s) { return s == 1.0F; })) continue;
-      const Member of = member;
-      add("missing_scale", fmt::format("the scales of {} left out", name),
-          [of](AttentionInputs& in, AttentionOptions&) { (in.*of).inverse_scales = {}; });
-      if (std::all_of(own.begin(), own.end(), [&](float s) { return s == own[0]; })) continue;
-      held_.scales.emplace_back(own.size(), own[0]);
-      const std::span<const float> first = held_.scales.back();
-      add("scale_of_head", fmt::format("the scale of {}'s first head for all heads", name),
-          [of, first](AttentionInputs& in, AttentionOptions&) { (in.*of).inverse_scales = first; });
+  /// Mistakes from number `first` on: all on the sample, the best in full.
+  void try_mistakes(std::size_t first) {
+    const std::vector<AttentionMistake>& all = mistakes_.all();
+    std::vector<OutputFit> fits(all.size() - first);
+    parallel_for(std::ssize(fits), threads_of(options_), [&](std::int64_t i) {
+      const auto at = static_cast<std::size_t>(i);
+      fits[at] = judge_.fit(outputs_of(all[first + at], sample_, judge_, 1));
+    });
+    std::vector<std::size_t> order;
+    for (std::size_t i = 0; i < fits.size(); ++i)
+      if (judge_.worth_trying(fits[i], golden_of_sample_)) order.push_back(i);
+    std::ranges::stable_sort(order, {}, [&](std::size_t i) {
+      return std::pair(-fits[i].explained, fits[i].distance);
+    });
+    if (order.size() > kMostInFull) order.resize(kMostInFull);
+    std::ranges::sort(order);  // simpler ones first
+    for (const std::size_t i : order) {
+      const AttentionMistake& mistake = all[first + i];
+      consider(mistake.name, mistake.text,
+               outputs_of(mistake, all_, judge_, threads_of(options_)));
     }
   }
 
-  void masks() {
-    const std::int64_t right = options_.causal ? 0 : options_.window_right;
-    const auto with = [&](std::string name, std::string text, std::int64_t left,
-                          std::int64_t to_right) {
-      add(std::move(name), std::move(text), [&](AttentionInputs&, AttentionOptions& o) {
-        o.causal = false;
-        o.window_left = left;
-        o.window_right = to_right;
-      });
-    };
-    const std::int64_t left = options_.window_left;
-    if (right != kNoWindow || left != kNoWindow)
-      with("no_mask", "no mask", kNoWindow, kNoWindow);
-    else
-      with("mask", "a causal mask", kNoWindow, 0);
-    if (right != kNoWindow) {
-      with("mask_off_by_one", "one column too many on the right", left, right + 1);
-      if (right > 0) with("mask_off_by_one", "one column too few on the right", left, right - 1);
-      if (shape_.m != shape_.n && shape_.n > shape_.m)
-        with("mask_alignment", "n - m columns too many: the mask is aligned to the other corner",
-             left, right + shape_.n - shape_.m);
+  /// Keeps what explains the output everywhere, or in the region that is wrong.
+  void consider(const std::string& name, const std::string& text, const OutputRows& outputs) {
+    OutputFit fit = judge_.fit(outputs);
+    Explains explains = judge_.explains(fit);
+    std::string where;
+    if (explains != Explains::all) {
+      const OutputFit part = judge_.fit(outputs, &judge_.region());
+      const Explains in_part = judge_.explains(part);
+      if (in_part < explains) {
+        fit = part;
+        explains = in_part;
+        where = judge_.region().text(judge_.shape());
+      }
     }
-    if (left != kNoWindow) {
-      with("mask_off_by_one", "one column too many on the left", left + 1, right);
-      if (left > 0) with("mask_off_by_one", "one column too few on the left", left - 1, right);
+    if (explains == Explains::nothing) return;
+    best_ = std::min(best_, explains);
+    found_.push_back({{name, where.empty() ? text : text + " (in " + where + ")", fit.mismatches(),
+                       fit.distance},
+                      explains});
+  }
+
+  void take_best(AttentionVerdict& verdict) {
+    std::erase_if(found_, [&](const Found& f) { return f.explains != best_; });
+    if (found_.empty()) return;
+    const bool bits = best_ != Explains::within;
+    std::ranges::stable_sort(found_, {}, [&](const Found& f) {
+      return bits ? static_cast<double>(f.cause.mismatches) : f.cause.distance;
+    });
+    const AttentionCause best = found_.front().cause;
+    for (const Found& f : found_) {
+      // What explains clearly less than another is chance.
+      const bool close = bits ? f.cause.mismatches <= 2 * best.mismatches
+                              : f.cause.distance <= 1.2 * best.distance;
+      if (close && verdict.causes.size() < kMostCauses) verdict.causes.push_back(f.cause);
     }
   }
 
-  void heads() {
-    const std::int64_t kv_heads = shape_.heads / shape_.group;
-    if (shape_.group == 1 || kv_heads == 1) return;
-    add("head_mapping", "head h reads KV head h mod kv_heads",
-        [&](AttentionInputs& in, AttentionOptions&) {
-          in.k = mapped(inputs_.k, kv_heads);
-          in.v = mapped(inputs_.v, kv_heads);
-        });
-  }
-
-  /// One KV head for each head of Q: number h mod kv_heads.
-  AttentionOperand mapped(const AttentionOperand& x, std::int64_t kv_heads) {
-    const auto size = static_cast<std::size_t>(x.rows * x.columns);
-    std::vector<std::uint8_t> codes;
-    std::vector<float> scales;
-    for (std::int64_t head = 0; head < shape_.heads; ++head) {
-      const auto from = static_cast<std::size_t>(head % kv_heads);
-      const auto begin = x.codes.begin() + static_cast<std::ptrdiff_t>(from * size);
-      codes.insert(codes.end(), begin, begin + static_cast<std::ptrdiff_t>(size));
-      scales.push_back(scale_of(x, head % kv_heads));
-    }
-    held_.codes.push_back(std::move(codes));
-    held_.scales.push_back(std::move(scales));
-    return {x.format, held_.codes.back(), shape_.heads, x.rows, x.columns, held_.scales.back()};
-  }
-
-  const AttentionInputs& inputs_;
   const AttentionOptions& options_;
-  AttentionShape shape_;
-  Held held_;
-  std::vector<Mistake> found_;
+  const OutputJudge& judge_;
+  AttentionMistakes mistakes_;
+  const AttentionInputs& inputs_;
+  std::vector<AttentionRows> all_;
+  std::vector<AttentionRows> sample_;
+  OutputFit golden_of_sample_;
+  std::vector<Found> found_;
+  Explains best_ = Explains::nothing;
 };
 
 }  // namespace
@@ -241,30 +204,24 @@ AttentionVerdict verify_attention(const AttentionInputs& inputs, const Attention
           counted(got.size(), "value"));
   require(tolerance >= 0.0 && std::isfinite(tolerance), "tolerance", "0 (every bit) or more",
           fmt::format("{}", tolerance));
-  const Difference golden = difference(inputs, options, got, output);
+  const std::vector<float> golden = attention(inputs, options).o;
+  OutputJudge judge(shape, got, golden, output, tolerance);
   AttentionVerdict verdict{static_cast<std::int64_t>(outputs),
-                           golden.mismatches,
-                           golden.distance,
-                           golden.mismatches == 0 || golden.distance <= tolerance,
+                           judge.golden_fit().mismatches(),
+                           judge.golden_fit().distance,
+                           judge.passes(),
                            {}};
-  if (golden.mismatches == 0 || verdict.pass) return verdict;
-  Mistakes mistakes(inputs, options);
-  for (const Mistake& mistake : mistakes.all()) {
-    const int terms = find_instruction_model(mistake.options.pv_model).accumulator.terms;
-    if (mistake.options.kv_tile % terms != 0) continue;
-    const Difference d = difference(mistake.inputs, mistake.options, got, output);
-    constexpr double kNear = 0.25;
-    if (d.mismatches == 0 || d.distance <= kNear * golden.distance)
-      verdict.causes.push_back({mistake.name, mistake.text, d.mismatches, d.distance});
+  if (verdict.pass) return verdict;
+  verdict.where = judge.region().text(shape);
+  const std::vector<std::size_t> non_finite = judge.set_aside_non_finite();
+  if (!non_finite.empty())
+    verdict.causes.push_back(non_finite_cause(inputs, options, judge, non_finite));
+  if (!judge.passes()) {
+    AttentionVerdict finite;
+    Explanation(inputs, options, judge).run(finite);
+    verdict.causes.insert(verdict.causes.end(), finite.causes.begin(), finite.causes.end());
+    verdict.measured = std::move(finite.measured);
   }
-  std::stable_sort(verdict.causes.begin(), verdict.causes.end(),
-                   [](const AttentionCause& x, const AttentionCause& y) {
-                     return std::tuple(x.mismatches != 0, x.distance) <
-                            std::tuple(y.mismatches != 0, y.distance);
-                   });
-  // Where one gives every bit, those that do not are chance.
-  if (!verdict.causes.empty() && verdict.causes.front().mismatches == 0)
-    std::erase_if(verdict.causes, [](const AttentionCause& c) { return c.mismatches != 0; });
   return verdict;
 }
 
@@ -273,12 +230,14 @@ std::string AttentionVerdict::text() const {
   std::string out =
       fmt::format("{}: {} of {} outputs differ in bits ({:.3g} %), relative L2 distance {:.3g}\n",
                   pass ? "pass" : "mismatch", mismatches, outputs, share, distance);
+  if (!where.empty()) out += fmt::format("  where: {}\n", where);
   for (const AttentionCause& cause : causes)
     out += cause.mismatches == 0
                ? fmt::format("  cause: {}: {} (every bit)\n", cause.name, cause.text)
                : fmt::format("  cause: {}: {} (distance {:.3g}, {} outputs still differ)\n",
                              cause.name, cause.text, cause.distance, cause.mismatches);
   if (!pass && causes.empty()) out += "  no known mistake explains the difference\n";
+  for (const std::string& line : measured) out += fmt::format("  measured: {}\n", line);
   return out;
 }
 

@@ -1,0 +1,561 @@
+#include "fp8lab/attention/mistakes.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <numbers>
+#include <numeric>
+#include <optional>
+#include <utility>
+
+#include "fp8lab/core/counted.hpp"
+
+namespace fp8lab {
+namespace {
+
+using Member = AttentionOperand AttentionInputs::*;
+constexpr std::array<Member, 3> kOperands{&AttentionInputs::q, &AttentionInputs::k,
+                                          &AttentionInputs::v};
+constexpr std::array<const char*, 3> kOperandNames{"Q", "K", "V"};
+
+/// An instruction of the same unit for other formats.
+std::optional<std::string> unit_for(const std::string& model, FormatId a, FormatId b) {
+  const InstructionModel& own = find_instruction_model(model);
+  if (own.standing == Standing::definition) return model;
+  for (const InstructionModel& known : instruction_models())
+    if (known.accumulator == own.accumulator && known.a_format == a && known.b_format == b)
+      return std::string(known.name);
+  return std::nullopt;
+}
+
+bool can_run(const AttentionMistake& mistake) {
+  const int terms = find_instruction_model(mistake.options.pv_model).accumulator.terms;
+  return mistake.options.kv_tile % terms == 0;
+}
+
+std::int64_t tiles_of(std::int64_t n, std::int64_t kv_tile) { return (n + kv_tile - 1) / kv_tile; }
+
+}  // namespace
+
+AttentionOperand ChangedOperands::with_scales(
+    const AttentionOperand& x, const std::function<float(std::int64_t)>& scale_of_head) {
+  std::vector<float>& scales = scales_.emplace_back();
+  for (std::int64_t head = 0; head < x.heads; ++head) scales.push_back(scale_of_head(head));
+  AttentionOperand other = x;
+  other.inverse_scales = scales;
+  return other;
+}
+
+AttentionOperand ChangedOperands::with_heads(
+    const AttentionOperand& x, std::int64_t heads,
+    const std::function<std::int64_t(std::int64_t)>& from,
+    const std::function<std::int64_t(std::int64_t)>& scale) {
+  const auto size = static_cast<std::size_t>(x.rows * x.columns);
+  std::vector<std::uint8_t>& codes = codes_.emplace_back();
+  std::vector<float>& scales = scales_.emplace_back();
+  for (std::int64_t head = 0; head < heads; ++head) {
+    const auto own = x.codes.subspan(static_cast<std::size_t>(from(head)) * size, size);
+    codes.insert(codes.end(), own.begin(), own.end());
+    scales.push_back(scale_of(x, scale(head)));
+  }
+  return {x.format, codes, heads, x.rows, x.columns, scales};
+}
+
+AttentionOperand ChangedOperands::with_rows(const AttentionOperand& x, std::int64_t rows,
+                                            const std::function<std::int64_t(std::int64_t)>& from) {
+  const auto width = static_cast<std::size_t>(x.columns);
+  std::vector<std::uint8_t>& codes = codes_.emplace_back();
+  codes.resize(static_cast<std::size_t>(x.heads * rows) * width);
+  for (std::int64_t to = 0; to < x.heads * rows; ++to) {
+    const std::int64_t row = from(to % rows);
+    if (row < 0) continue;
+    const auto own =
+        x.codes.subspan(static_cast<std::size_t>(to / rows * x.rows + row) * width, width);
+    std::copy(own.begin(), own.end(), codes.begin() + to * x.columns);
+  }
+  return {x.format, codes, x.heads, rows, x.columns, x.inverse_scales};
+}
+
+AttentionOperand ChangedOperands::with_memory(
+    const AttentionOperand& x, const std::function<std::int64_t(std::int64_t)>& from) {
+  std::vector<std::uint8_t>& codes = codes_.emplace_back(x.codes.size());
+  for (std::size_t at = 0; at < codes.size(); ++at)
+    codes[at] = x.codes[static_cast<std::size_t>(from(static_cast<std::int64_t>(at)))];
+  return {x.format, codes, x.heads, x.rows, x.columns, x.inverse_scales};
+}
+
+AttentionOperand ChangedOperands::without_columns(const AttentionOperand& x, std::int64_t begin,
+                                                  std::int64_t end) {
+  std::vector<std::uint8_t>& codes = codes_.emplace_back(x.codes.begin(), x.codes.end());
+  for (std::size_t at = 0; at < codes.size(); ++at) {
+    const std::int64_t column = static_cast<std::int64_t>(at) % x.columns;
+    if (column >= begin && column < end) codes[at] = 0;
+  }
+  return {x.format, codes, x.heads, x.rows, x.columns, x.inverse_scales};
+}
+
+AttentionMistakes::AttentionMistakes(const AttentionInputs& inputs, const AttentionOptions& options)
+    : inputs_(inputs), options_(options), shape_(attention_shape(inputs)) {}
+
+void AttentionMistakes::add(std::string name, std::string text, const Change& change) {
+  AttentionMistake mistake{std::move(name), std::move(text), inputs_, options_, {}};
+  change(mistake);
+  if (can_run(mistake)) found_.push_back(std::move(mistake));
+}
+
+void AttentionMistakes::add_known() {
+  orders();
+  p_of_softmax();
+  stale_maxima();
+  softmax_scales();
+  scales();
+  masks();
+  heads();
+  softmax();
+  splits();
+  rows_of_v();
+  const std::int64_t tiles = tiles_of(shape_.n, options_.kv_tile);
+  constexpr std::int64_t kMostTiles = 12;
+  for (std::int64_t t = 0; t < tiles && tiles <= kMostTiles; ++t) add_tile(t);
+  memory();
+  formats();
+  units();
+}
+
+void AttentionMistakes::orders() {
+  const bool reversed = options_.tile_order == TileOrder::last_to_first;
+  const TileOrder other = reversed ? TileOrder::first_to_last : TileOrder::last_to_first;
+  add("tile_order",
+      fmt::format("tiles of K and V {}", reversed ? "first to last" : "last to first"),
+      [&](AttentionMistake& m) { m.options.tile_order = other; });
+  for (const std::int64_t tile : {32, 64, 96, 128, 160, 176, 192, 224, 256}) {
+    if (tile == options_.kv_tile) continue;
+    add("kv_tile", fmt::format("tiles of {} columns", tile),
+        [&](AttentionMistake& m) { m.options.kv_tile = tile; });
+    add("kv_tile_and_order", fmt::format("tiles of {} columns in the other order", tile),
+        [&](AttentionMistake& m) {
+          m.options.kv_tile = tile;
+          m.options.tile_order = other;
+        });
+  }
+  const bool quads = options_.row_sum == RowSum::quads;
+  add("row_sum",
+      quads ? "the row sum in the order of columns" : "the row sum in the four parts of a quad",
+      [&](AttentionMistake& m) { m.options.row_sum = quads ? RowSum::columns : RowSum::quads; });
+  add(options_.two_level ? "no_promotion" : "promotion",
+      options_.two_level ? "P V accumulates in the tensor core over all tiles"
+                         : "each tile's P V is added to O in FP32",
+      [](AttentionMistake& m) { m.options.two_level = !m.options.two_level; });
+}
+
+void AttentionMistakes::p_of_softmax() {
+  const FormatId other =
+      options_.p_format == FormatId::e4m3fn ? FormatId::e5m2 : FormatId::e4m3fn;
+  if (const auto model = unit_for(options_.pv_model, other, inputs_.v.format))
+    add("p_format", fmt::format("P in {}", format(other).name), [&](AttentionMistake& m) {
+      m.options.p_format = other;
+      m.options.pv_model = *model;
+    });
+  for (const float offset : {0.0F, 4.0F, 8.0F})
+    if (offset != options_.p_offset)
+      add("p_offset", fmt::format("P times 2^{:g}", offset),
+          [&](AttentionMistake& m) { m.options.p_offset = offset; });
+  const auto cast = [&](const char* text, const CastPolicy& policy) {
+    add("p_cast", text, [&](AttentionMistake& m) { m.variant.p_cast = policy; });
+  };
+  cast("P is cut (rounded toward zero) in its cast", {.rounding = RoundingMode::toward_zero});
+  cast("P is rounded away from zero at ties", {.rounding = RoundingMode::nearest_away});
+  cast("P below the smallest normal number becomes 0", kFlush);
+  add("sum_after_cast", "the row sum adds P after its cast, not p before it",
+      [](AttentionMistake& m) { m.variant.sum_after_cast = true; });
+}
+
+void AttentionMistakes::stale_maxima() {
+  std::vector<float> offsets{options_.p_offset};
+  for (const float offset : {8.0F, 4.0F})
+    if (offset != options_.p_offset) offsets.push_back(offset);
+  for (const float offset : offsets) {
+    for (const float threshold : {0.0F, 0.75F, 4.0F, 8.0F}) {
+      if (threshold == options_.rescale_threshold) continue;
+      const float most = options_.p_format == FormatId::e4m3fn ? 8.8F : 15.8F;
+      const std::string text =
+          threshold == 0.0F
+              ? "the maximum follows every element: it is never stale"
+              : fmt::format("the maximum may be stale by 2^{:g} with P times 2^{:g}", threshold,
+                            offset);
+      const bool saturates = threshold + offset > most;
+      add(saturates ? "stale_maximum_saturates_p" : "rescale_threshold",
+          saturates ? text + fmt::format(": P reaches 2^{:g} and saturates in {}, the row sum does "
+                                         "not (FlashAttention pull requests 2694, 2713)",
+                                         offset + threshold, format(options_.p_format).name)
+                    : text,
+          [&](AttentionMistake& m) {
+            m.options.p_offset = offset;
+            m.options.rescale_threshold = threshold;
+          });
+    }
+  }
+}
+
+void AttentionMistakes::softmax_scales() {
+  const float scale = softmax_scale(inputs_, options_);
+  const auto root = static_cast<float>(1.0 / std::sqrt(static_cast<double>(shape_.d)));
+  const auto with = [&](const char* name, const char* text, float value) {
+    if (value != scale)
+      add(name, text, [&](AttentionMistake& m) { m.options.softmax_scale = value; });
+  };
+  with("softmax_scale", "the softmax without its scale", 1.0F);
+  with("softmax_scale", "1 / d as the scale of the softmax", 1.0F / static_cast<float>(shape_.d));
+  with("softmax_scale", "1 / sqrt(d) as the scale of the softmax", root);
+  with("softmax_scale", "1 / sqrt(d_v) as the scale of the softmax",
+       static_cast<float>(1.0 / std::sqrt(static_cast<double>(shape_.d_v))));
+  with("softmax_scale", "the softmax's scale applied twice", scale * scale);
+  with("softmax_scale", "a division by the softmax's scale", 1.0F / scale);
+  with("log2e", "exp2 without log2 e in the scale", scale / std::numbers::log2e_v<float>);
+  with("log2e", "log2 e twice in the scale", scale * std::numbers::log2e_v<float>);
+}
+
+void AttentionMistakes::softmax() {
+  const auto variant = [&](const char* name, const char* text, const auto& change) {
+    add(name, text, [&](AttentionMistake& m) { change(m.variant); });
+  };
+  variant("o_not_rescaled", "O is not rescaled where the maximum grows",
+          [](AttentionVariant& v) { v.keeps_o = true; });
+  variant("sum_not_rescaled", "the row sum is not rescaled where the maximum grows",
+          [](AttentionVariant& v) { v.keeps_sum = true; });
+  variant("nothing_rescaled",
+          "neither O nor the row sum is rescaled where the maximum grows: each tile counts by its "
+          "own maximum",
+          [](AttentionVariant& v) { v.keeps_o = v.keeps_sum = true; });
+  variant("stale_maximum", "the maximum of the first tile is kept for all tiles",
+          [](AttentionVariant& v) { v.maximum = RowMaximum::first_tile; });
+  variant("no_maximum", "no maximum is subtracted before exp2",
+          [](AttentionVariant& v) { v.maximum = RowMaximum::none; });
+  variant("no_division", "O is not divided by the row sum",
+          [](AttentionVariant& v) { v.divides = false; });
+  variant("sum_of_last_tile", "the row sum is that of the last tile alone",
+          [](AttentionVariant& v) { v.sum_restarts = true; });
+  for (const FormatId id : {FormatId::bf16, FormatId::f16}) {
+    const std::string name(format(id).name);
+    variant("s_format", ("S is rounded to " + name + " before the softmax").c_str(),
+            [&](AttentionVariant& v) { v.s_format = id; });
+    variant("o_format", ("O is kept in " + name + " between tiles").c_str(),
+            [&](AttentionVariant& v) { v.o_format = id; });
+  }
+}
+
+void AttentionMistakes::splits() {
+  for (const std::int64_t splits : {2, 3, 4, 8})
+    if (splits <= shape_.n)
+      add("split_average",
+          fmt::format("the outputs of {} parts of K and V are averaged without their weights",
+                      splits),
+          [&](AttentionMistake& m) { m.variant.averaged_splits = splits; });
+}
+
+void AttentionMistakes::units() {
+  const auto other = [&](const char* product, std::string AttentionOptions::* model, FormatId a,
+                         FormatId b) {
+    const AccumulatorModel own = find_instruction_model(options_.*model).accumulator;
+    std::vector<AccumulatorModel> tried{own};
+    for (const InstructionModel& known : instruction_models()) {
+      const bool reads = known.standing == Standing::definition ||
+                         (known.a_format == a && known.b_format == b);
+      if (!reads || std::ranges::find(tried, known.accumulator) != tried.end()) continue;
+      tried.push_back(known.accumulator);
+      add(model == &AttentionOptions::qk_model ? "qk_model" : "pv_model",
+          fmt::format("{} in the accumulator of {}", product, known.name),
+          [&](AttentionMistake& m) { m.options.*model = std::string(known.name); });
+    }
+  };
+  other("Q K^T", &AttentionOptions::qk_model, inputs_.q.format, inputs_.k.format);
+  other("P V", &AttentionOptions::pv_model, options_.p_format, inputs_.v.format);
+}
+
+void AttentionMistakes::scales_of(std::span<const Member> members, const std::string& names) {
+  const auto each = [&](const char* name, const std::string& text, const auto& value) {
+    bool other = false;
+    const auto replaced = [&](const AttentionOperand& x) {
+      return operands_.with_scales(x, [&](std::int64_t head) {
+        const float scale = value(x, head);
+        other |= scale != scale_of(x, head);
+        return scale;
+      });
+    };
+    std::vector<AttentionOperand> operands;
+    for (const Member member : members) operands.push_back(replaced(inputs_.*member));
+    if (other)
+      add(name, text, [&](AttentionMistake& m) {
+        for (std::size_t i = 0; i < members.size(); ++i) m.inputs.*members[i] = operands[i];
+      });
+  };
+  using Operand = const AttentionOperand&;
+  const bool one = members.size() == 1;
+  const std::string of = one ? names + "'s" : "the";
+  const std::string whose = one ? "" : " (" + names + ")";
+  each("missing_scale", fmt::format("the scales of {} left out", names),
+       [](Operand, std::int64_t) { return 1.0F; });
+  each("scale_of_head", fmt::format("the scale of {} first head for all heads{}", of, whose),
+       [](Operand x, std::int64_t) { return scale_of(x, 0); });
+  const auto largest = [](Operand x) {
+    return x.inverse_scales.empty() ? 1.0F : *std::ranges::max_element(x.inverse_scales);
+  };
+  each("scale_per_tensor",
+       fmt::format("one scale, the largest, for all heads of {} (per tensor for per head)", names),
+       [&](Operand x, std::int64_t) { return largest(x); });
+  each("scale_of_next_head", fmt::format("each head of {} has the next head's scale", names),
+       [](Operand x, std::int64_t head) { return scale_of(x, (head + 1) % x.heads); });
+  each("scale_of_previous_head", fmt::format("each head of {} has the previous head's scale", names),
+       [](Operand x, std::int64_t head) { return scale_of(x, (head + x.heads - 1) % x.heads); });
+  each("inverted_scale", fmt::format("{} divided by its scales instead of multiplied", names),
+       [](Operand x, std::int64_t head) { return 1.0F / scale_of(x, head); });
+  each("scale_twice", fmt::format("the scales of {} applied twice", names),
+       [](Operand x, std::int64_t head) { return scale_of(x, head) * scale_of(x, head); });
+  const std::int64_t kv_heads = inputs_.k.heads;
+  each("scale_of_kv_head", fmt::format("head h of {} has the scale of its head h / group", names),
+       [&](Operand x, std::int64_t head) { return scale_of(x, head / shape_.group % x.heads); });
+  each("scale_in_turn", fmt::format("head h of {} has the scale of its head h mod kv_heads", names),
+       [&](Operand x, std::int64_t head) { return scale_of(x, head % kv_heads); });
+}
+
+void AttentionMistakes::scales() {
+  for (std::size_t i = 0; i < kOperands.size(); ++i)
+    scales_of(std::span(kOperands).subspan(i, 1), kOperandNames[i]);
+  scales_of(kOperands, "Q, K and V");
+  scales_of(std::span(kOperands).first(2), "Q and K");
+  scales_of(std::span(kOperands).last(2), "K and V");
+  for (std::size_t to = 0; to < kOperands.size(); ++to)
+    for (std::size_t from = 0; from < kOperands.size(); ++from) {
+      const AttentionOperand& x = inputs_.*kOperands[to];
+      const AttentionOperand& y = inputs_.*kOperands[from];
+      if (to == from || x.heads != y.heads) continue;
+      add("scale_of_operand",
+          fmt::format("{} has {}'s scales", kOperandNames[to], kOperandNames[from]),
+          [&](AttentionMistake& m) { (m.inputs.*kOperands[to]).inverse_scales = y.inverse_scales; });
+    }
+}
+
+void AttentionMistakes::formats() {
+  const auto model_for = [&](AttentionMistake& m) {
+    const auto qk = unit_for(options_.qk_model, m.inputs.q.format, m.inputs.k.format);
+    const auto pv = unit_for(options_.pv_model, options_.p_format, m.inputs.v.format);
+    if (!qk || !pv) return false;
+    m.options.qk_model = *qk;
+    m.options.pv_model = *pv;
+    return true;
+  };
+  for (std::size_t i = 0; i < kOperands.size(); ++i) {
+    const FormatId own = (inputs_.*kOperands[i]).format;
+    const FormatId other = own == FormatId::e4m3fn ? FormatId::e5m2 : FormatId::e4m3fn;
+    AttentionMistake mistake{"operand_format",
+                             fmt::format("the codes of {} read as {}", kOperandNames[i],
+                                         format(other).name),
+                             inputs_, options_, {}};
+    (mistake.inputs.*kOperands[i]).format = other;
+    if (model_for(mistake) && can_run(mistake)) found_.push_back(std::move(mistake));
+    for (const float factor : {0.5F, 2.0F})
+      add("operand_format",
+          factor < 1.0F
+              ? fmt::format("the codes of {} read as FNUZ ones: half of their values",
+                            kOperandNames[i])
+              : fmt::format("{} read at twice its values, as FNUZ codes taken for OCP's",
+                            kOperandNames[i]),
+          [&](AttentionMistake& m) {
+            AttentionOperand& x = m.inputs.*kOperands[i];
+            x = operands_.with_scales(
+                x, [&](std::int64_t head) { return scale_of(inputs_.*kOperands[i], head) * factor; });
+          });
+  }
+}
+
+void AttentionMistakes::masks() {
+  const std::int64_t right = options_.causal ? 0 : options_.window_right;
+  const std::int64_t left = options_.window_left;
+  const auto with = [&](const char* name, const char* text, std::int64_t to_left,
+                        std::int64_t to_right) {
+    add(name, text, [&](AttentionMistake& m) {
+      m.options.causal = false;
+      m.options.window_left = to_left;
+      m.options.window_right = to_right;
+    });
+  };
+  if (right != kNoWindow || left != kNoWindow)
+    with("no_mask", "no mask", kNoWindow, kNoWindow);
+  else
+    with("mask", "a causal mask", kNoWindow, 0);
+  if (right != kNoWindow) {
+    with("mask_off_by_one", "one column too many on the right", left, right + 1);
+    if (right > 0) with("mask_off_by_one", "one column too few on the right", left, right - 1);
+  }
+  if (left != kNoWindow) {
+    with("mask_off_by_one", "one column too many on the left", left + 1, right);
+    if (left > 0) with("mask_off_by_one", "one column too few on the left", left - 1, right);
+    with("no_window", "no limit on the left", kNoWindow, right);
+  }
+}
+
+void AttentionMistakes::heads() {
+  const std::int64_t kv_heads = inputs_.k.heads;
+  if (kv_heads == 1) return;
+  struct Mapping {
+    const char* text;
+    std::function<std::int64_t(std::int64_t)> from;
+  };
+  std::vector<Mapping> mappings{{"all heads read KV head 0", [](std::int64_t) { return 0; }}};
+  if (shape_.group > 1)
+    mappings.insert(mappings.begin(), {"head h reads KV head h mod kv_heads",
+                                       [=](std::int64_t h) { return h % kv_heads; }});
+  const auto right = [this](std::int64_t h) { return h / shape_.group; };
+  for (const Mapping& mapping : mappings)
+    for (const char* whose : {"K and V", "K", "V"})
+      for (const bool scales : {true, false}) {
+        const std::string part = std::string(whose) == "K and V"
+                                     ? ""
+                                     : fmt::format(" of {} alone", whose);
+        add("head_mapping",
+            fmt::format("{}{}{}", mapping.text, part, scales ? "" : ", with the right head's scale"),
+            [&](AttentionMistake& m) {
+              const bool k = whose[0] == 'K';
+              const bool v = part.empty() || whose[0] == 'V';
+              const std::function<std::int64_t(std::int64_t)> own = right;
+              m.inputs.k = operands_.with_heads(inputs_.k, shape_.heads, k ? mapping.from : own,
+                                                k && scales ? mapping.from : own);
+              m.inputs.v = operands_.with_heads(inputs_.v, shape_.heads, v ? mapping.from : own,
+                                                v && scales ? mapping.from : own);
+            });
+      }
+}
+
+void AttentionMistakes::rows_of_v() {
+  const auto permuted = [&](const std::string& text, const auto& from) {
+    for (std::size_t i = 1; i < kOperands.size(); ++i)
+      add("permuted_rows", fmt::format("{} of {}", text, kOperandNames[i]),
+          [&](AttentionMistake& m) {
+            AttentionOperand& x = m.inputs.*kOperands[i];
+            x = operands_.with_rows(x, x.rows, [&](std::int64_t row) {
+              const std::int64_t source = from(row);
+              return source < x.rows && source >= 0 ? source : row;
+            });
+          });
+  };
+  for (const std::int64_t bit : {1, 2, 4, 8, 16, 32})
+    permuted(fmt::format("row r xor {} in the place of row r", bit),
+             [&](std::int64_t row) { return row ^ bit; });
+  for (const std::int64_t group : {8, 16, 32, 64})
+    permuted(fmt::format("the rows in each group of {} in reverse", group),
+             [&](std::int64_t row) { return row / group * group + group - 1 - row % group; });
+  permuted("all rows in reverse", [&](std::int64_t row) { return shape_.n - 1 - row; });
+  for (const std::int64_t step : {-1, 1})
+    permuted(fmt::format("row r {} 1 in the place of row r", step < 0 ? '-' : '+'),
+             [&](std::int64_t row) { return (row + step + shape_.n) % shape_.n; });
+}
+
+void AttentionMistakes::add_tile(std::int64_t t) {
+  const std::int64_t tiles = tiles_of(shape_.n, options_.kv_tile);
+  const std::int64_t begin = t * options_.kv_tile;
+  const std::int64_t end = std::min(begin + options_.kv_tile, shape_.n);
+  const std::string tile = fmt::format("tile {} (columns {} to {})", t, begin, end - 1);
+  for (const int times : {0, 2})
+    if (tiles > 1)
+      add(times == 0 ? "tile_skipped" : "tile_twice",
+          tile + (times == 0 ? " is left out" : " is added twice"), [&](AttentionMistake& m) {
+            m.variant.times.assign(static_cast<std::size_t>(tiles), 1);
+            m.variant.times[static_cast<std::size_t>(t)] = times;
+          });
+  const auto kept = [&](const char* name, const char* what, bool o, bool sum) {
+    add(name, fmt::format("{} not rescaled before {}", what, tile), [&](AttentionMistake& m) {
+      m.variant.keeps_o = o;
+      m.variant.keeps_sum = sum;
+      m.variant.kept_tile = t;
+    });
+  };
+  kept("o_not_rescaled", "O is", true, false);
+  kept("sum_not_rescaled", "the row sum is", false, true);
+  kept("nothing_rescaled", "O and the row sum are", true, true);
+  const auto read = [&](const char* name, const std::string& text, std::size_t operand,
+                        std::int64_t from) {
+    add(name, text, [&](AttentionMistake& m) {
+      AttentionOperand& x = m.inputs.*kOperands[operand];
+      x = operands_.with_rows(x, x.rows, [&](std::int64_t row) {
+        if (row < begin || row >= end) return row;
+        if (from < 0) return std::int64_t{-1};
+        return std::min(row - begin + from * options_.kv_tile, shape_.n - 1);
+      });
+    });
+  };
+  for (const std::size_t operand : {std::size_t{1}, std::size_t{2}}) {
+    for (const std::int64_t from : {t - 1, t + 1})
+      if (from >= 0 && from < tiles)
+        read("stale_tile", fmt::format("{} reads {} of tile {}", tile, kOperandNames[operand], from),
+             operand, from);
+    read("tile_of_zeros", fmt::format("{} has zeros for {}", tile, kOperandNames[operand]), operand,
+         -1);
+  }
+}
+
+void AttentionMistakes::memory() {
+  // Columns after the last one, up to a whole tile, with scores and values of 0.
+  const std::int64_t whole = tiles_of(shape_.n, options_.kv_tile) * options_.kv_tile;
+  const bool limited = options_.causal || options_.window_right != kNoWindow ||
+                       options_.window_left != kNoWindow;
+  if (whole != shape_.n && !limited)
+    add("tail_counted",
+        fmt::format("{} after the last one, with scores of 0, count in the row sum",
+                    counted(whole - shape_.n, "column")),
+        [&](AttentionMistake& m) {
+          const auto from = [&](std::int64_t row) { return row < shape_.n ? row : -1; };
+          m.inputs.k = operands_.with_rows(inputs_.k, whole, from);
+          m.inputs.v = operands_.with_rows(inputs_.v, whole, from);
+        });
+  if (whole != shape_.n && shape_.n > options_.kv_tile && !limited)
+    add("tail_lost", "the last, partial tile is left out", [&](AttentionMistake& m) {
+      const SeenColumns all{0, whole - options_.kv_tile};
+      m.variant.seen.assign(static_cast<std::size_t>(shape_.m), all);
+    });
+  for (std::size_t i = 0; i < kOperands.size(); ++i) {
+    const AttentionOperand& x = inputs_.*kOperands[i];
+    const std::int64_t size = x.rows * x.columns;
+    const auto changed = [&](const std::string& text, const auto& from) {
+      add("layout", text, [&](AttentionMistake& m) {
+        m.inputs.*kOperands[i] = operands_.with_memory(x, from);
+      });
+    };
+    if (x.heads > 1) {
+      changed(fmt::format("{} read as [rows, heads] where it is [heads, rows]", kOperandNames[i]),
+              [&](std::int64_t at) {
+                const std::int64_t head = at / size;
+                const std::int64_t row = at / x.columns % x.rows;
+                return (row * x.heads + head) * x.columns + at % x.columns;
+              });
+      changed(fmt::format("{} read as [heads, rows] where it is [rows, heads]", kOperandNames[i]),
+              [&](std::int64_t at) {
+                const std::int64_t line = at / x.columns;
+                return (line % x.heads * x.rows + line / x.heads) * x.columns + at % x.columns;
+              });
+    }
+    changed(fmt::format("{} read as transposed in each head", kOperandNames[i]),
+            [&](std::int64_t at) {
+              const std::int64_t in = at % size;
+              return at - in + in % x.columns * x.rows + in / x.columns;
+            });
+  }
+  constexpr std::int64_t kStep = 32;
+  for (std::int64_t begin = 0; shape_.d > kStep && begin < shape_.d; begin += kStep)
+    add("qk_terms", fmt::format("Q K^T without terms {} to {}", begin,
+                                std::min(begin + kStep, shape_.d) - 1),
+        [&](AttentionMistake& m) {
+          m.inputs.q = operands_.without_columns(inputs_.q, begin, begin + kStep);
+        });
+  if (shape_.d == shape_.d_v && inputs_.k.format == inputs_.v.format) {
+    add("operands_exchanged", "V in the place of K",
+        [&](AttentionMistake& m) { m.inputs.k = inputs_.v; });
+    add("operands_exchanged", "K in the place of V",
+        [&](AttentionMistake& m) { m.inputs.v = inputs_.k; });
+    add("operands_exchanged", "K and V exchanged",
+        [&](AttentionMistake& m) { std::swap(m.inputs.k, m.inputs.v); });
+  }
+}
+
+}  // namespace fp8lab
