@@ -104,6 +104,7 @@ class Block {
                std::clamp<std::int64_t>(of_row.end - tile.begin, 0, width)},
               static_cast<std::size_t>(row), tile);
     }
+    if (variant_.p_wide) return add_wide_pv(tile, width);
     codes_.resize(p_.size());
     const CastPolicy policy = variant_.p_cast.value_or(kNvidiaSatfinite);
     if (!try_cast_on(options_.backend, options_.p_format, policy, p_, codes_))
@@ -113,6 +114,7 @@ class Block {
 
   /// Turns a row of S into p, and follows the maximum.
   void softmax(std::span<float> s, SeenColumns seen, std::size_t row, AttentionTile& tile) {
+    if (variant_.hidden_in_sum) unmasked_.assign(s.begin(), s.end());
     std::fill(s.begin(), s.begin() + static_cast<std::ptrdiff_t>(seen.begin), kMinusInfinity);
     std::fill(s.begin() + static_cast<std::ptrdiff_t>(seen.end), s.end(), kMinusInfinity);
     follow_maximum(s, row, tile);
@@ -127,7 +129,8 @@ class Block {
     if (variant_.sum_after_cast)
       for (float& p : s)
         p = static_cast<float>(round_trip(format(options_.p_format), kNvidiaSatfinite, p));
-    add_to_sum(s, sum_[row]);
+    for (float& p : unmasked_) p = exp2_rounded(std::fma(p, scale_log2_, shift));
+    add_to_sum(variant_.hidden_in_sum ? std::span<const float>(unmasked_) : s, sum_[row]);
   }
 
   /// What each thread of a quad has summed; under `RowSum::columns` the first has all.
@@ -154,7 +157,7 @@ class Block {
       ++tile.stale;
       return;
     }
-    const float alpha = exp2_rounded(step);
+    const float alpha = exp2_rounded(variant_.alpha_power * step);
     maximum_[row] = grown;
     if (old == kMinusInfinity) return;  // nothing has been summed
     ++tile.rescaled;
@@ -188,13 +191,28 @@ class Block {
     std::copy(next_.begin(), next_.end(), o_.begin());
   }
 
+  /// P in 16 bits, and exact sums.
+  void add_wide_pv(const AttentionTile& tile, std::int64_t width) {
+    std::vector<std::uint16_t> wide(p_.size());
+    encode(p_, wide, {.format = *variant_.p_wide, .policy = kNvidiaNosat});
+    GemmProblem pv;
+    pv.model = find_instruction_model("exact").accumulator;
+    pv.a = {*variant_.p_wide, wide.data(), rows_, width, width, 1};
+    pv.b = matrix_of(v_, kv_head_, tile.begin, tile.end, Major::columns);
+    pv.c = o_.data();
+    pv.c_enters = CPlacement::accumulator;
+    next_.resize(o_.size());
+    gemm(pv, next_, 1);
+    std::copy(next_.begin(), next_.end(), o_.begin());
+  }
+
   void finish() {
     for (std::size_t row = 0; row < sum_.size(); ++row) {
       const Partial& s = sum_[row];
       const float sum = (s[0] + s[2]) + (s[1] + s[3]);
       const bool empty = sum == 0.0F || std::isnan(sum);
-      const float scale =
-          variant_.divides ? (empty ? 0.0F : 1.0F / sum) * v_scale_ : v_scale_;
+      float scale = variant_.divisions > 0 ? (empty ? 0.0F : 1.0F / sum) * v_scale_ : v_scale_;
+      if (variant_.divisions > 1) scale = empty ? 0.0F : scale / sum;
       for (float& value : row_of_o(row)) value *= scale;
     }
   }
@@ -220,7 +238,8 @@ class Block {
   std::vector<float> maximum_;  // of each row, in units of S
   std::vector<Partial> sum_;    // of each row's p
   std::vector<float> p_;        // S, then p
-  std::vector<float> next_;     // O after the tile
+  std::vector<float> unmasked_;  // S of a row before the mask, then its p; empty if not wanted
+  std::vector<float> next_;      // O after the tile
   std::vector<std::uint8_t> codes_;
 };
 

@@ -55,13 +55,18 @@ class Measurement {
     });
   }
 
-  std::vector<std::string> run() {
+  AttentionMeasurement run() {
     factors();
     heads();
     ends();
     tiles();
     rows_of_v();
-    return std::move(lines_);
+    AttentionMeasurement found{std::move(lines_), {}};
+    if (factors_.empty()) return found;
+    found.logit_factors.assign(static_cast<std::size_t>(shape_.heads), 1.0);
+    for (const auto& [head, factors] : factors_)
+      found.logit_factors[static_cast<std::size_t>(head)] = factors.logits;
+    return found;
   }
 
  private:
@@ -286,27 +291,6 @@ class Measurement {
     if (vs) add(text("V", *vs), none, none, vs);
     if (qs && vs) add(text("Q", *qs) + ", " + text("V", *vs), qs, none, vs);
     if (ks && vs) add(text("K", *ks) + ", " + text("V", *vs), none, ks, vs);
-    common_factor();
-  }
-
-  /// One factor of all logits that no scale explains.
-  void common_factor() {
-    double least = std::numeric_limits<double>::infinity();
-    double most = 0.0;
-    double log_sum = 0.0;
-    for (const auto& [head, factors] : factors_) {
-      least = std::min(least, factors.logits);
-      most = std::max(most, factors.logits);
-      log_sum += std::log(factors.logits);
-    }
-    const double factor = std::exp(log_sum / static_cast<double>(factors_.size()));
-    if (most / least > 1.05 || std::abs(std::log2(factor)) < 0.04) return;
-    const auto scale = static_cast<double>(softmax_scale(inputs_, options_));
-    mistakes_.add("softmax_scale",
-                  fmt::format("the softmax's scale is {:.3g} times {:.4g} (measured)", factor, scale),
-                  [&](AttentionMistake& m) {
-                    m.options.softmax_scale = static_cast<float>(scale * factor);
-                  });
   }
 
   // -- Heads --
@@ -714,11 +698,10 @@ class Measurement {
 
 }  // namespace
 
-std::vector<std::string> measure_attention(const AttentionInputs& inputs,
-                                           const AttentionOptions& options,
-                                           std::span<const float> got,
-                                           std::span<const AttentionRows> rows,
-                                           AttentionMistakes& mistakes) {
+AttentionMeasurement measure_attention(const AttentionInputs& inputs,
+                                       const AttentionOptions& options, std::span<const float> got,
+                                       std::span<const AttentionRows> rows,
+                                       AttentionMistakes& mistakes) {
   return Measurement(inputs, options, got, rows, mistakes).run();
 }
 

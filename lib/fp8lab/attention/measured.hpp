@@ -11,12 +11,17 @@
 
 namespace fp8lab {
 
+struct AttentionMeasurement {
+  std::vector<std::string> lines;  ///< a sentence each
+  /// The factor of the logits of each head, within a few percent; empty if none was found.
+  std::vector<double> logit_factors;
+};
+
 /// `rows` are wrong rows of `got` [heads, m, d_v]; a few in each head are enough. Adds what explains
-/// them within the error of P's cast to `mistakes`. Returns what was measured, a sentence each.
-std::vector<std::string> measure_attention(const AttentionInputs& inputs,
-                                           const AttentionOptions& options,
-                                           std::span<const float> got,
-                                           std::span<const AttentionRows> rows,
-                                           AttentionMistakes& mistakes);
+/// them within the error of P's cast to `mistakes`.
+AttentionMeasurement measure_attention(const AttentionInputs& inputs,
+                                       const AttentionOptions& options, std::span<const float> got,
+                                       std::span<const AttentionRows> rows,
+                                       AttentionMistakes& mistakes);
 
 }  // namespace fp8lab

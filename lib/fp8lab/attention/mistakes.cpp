@@ -234,7 +234,19 @@ void AttentionMistakes::softmax() {
   variant("no_maximum", "no maximum is subtracted before exp2",
           [](AttentionVariant& v) { v.maximum = RowMaximum::none; });
   variant("no_division", "O is not divided by the row sum",
-          [](AttentionVariant& v) { v.divides = false; });
+          [](AttentionVariant& v) { v.divisions = 0; });
+  variant("two_divisions", "O is divided by the row sum twice",
+          [](AttentionVariant& v) { v.divisions = 2; });
+  variant("hidden_in_sum", "columns that the mask hides count in the row sum",
+          [](AttentionVariant& v) { v.hidden_in_sum = true; });
+  const auto alpha = [&](const char* text, float power) {
+    variant("wrong_alpha", text, [&](AttentionVariant& v) { v.alpha_power = power; });
+  };
+  alpha("the factor of O and the row sum is exp of the maxima's difference, not exp2",
+        std::numbers::log2e_v<float>);
+  alpha("the factor of O and the row sum has no log2 e", 1.0F / std::numbers::log2e_v<float>);
+  alpha("O and the row sum are divided by alpha where the maximum grows", -1.0F);
+  alpha("O and the row sum are rescaled twice where the maximum grows", 2.0F);
   variant("sum_of_last_tile", "the row sum is that of the last tile alone",
           [](AttentionVariant& v) { v.sum_restarts = true; });
   for (const FormatId id : {FormatId::bf16, FormatId::f16}) {
@@ -243,6 +255,8 @@ void AttentionMistakes::softmax() {
             [&](AttentionVariant& v) { v.s_format = id; });
     variant("o_format", ("O is kept in " + name + " between tiles").c_str(),
             [&](AttentionVariant& v) { v.o_format = id; });
+    variant("p_format", ("P stays in " + name + ": it is not cast to FP8").c_str(),
+            [&](AttentionVariant& v) { v.p_wide = id; });
   }
 }
 
@@ -430,7 +444,7 @@ void AttentionMistakes::heads() {
 
 void AttentionMistakes::rows_of_v() {
   const auto permuted = [&](const std::string& text, const auto& from) {
-    for (std::size_t i = 1; i < kOperands.size(); ++i)
+    for (const std::size_t i : {std::size_t{2}, std::size_t{1}, std::size_t{0}})
       add("permuted_rows", fmt::format("{} of {}", text, kOperandNames[i]),
           [&](AttentionMistake& m) {
             AttentionOperand& x = m.inputs.*kOperands[i];
@@ -446,10 +460,9 @@ void AttentionMistakes::rows_of_v() {
   for (const std::int64_t group : {8, 16, 32, 64})
     permuted(fmt::format("the rows in each group of {} in reverse", group),
              [&](std::int64_t row) { return row / group * group + group - 1 - row % group; });
-  permuted("all rows in reverse", [&](std::int64_t row) { return shape_.n - 1 - row; });
   for (const std::int64_t step : {-1, 1})
     permuted(fmt::format("row r {} 1 in the place of row r", step < 0 ? '-' : '+'),
-             [&](std::int64_t row) { return (row + step + shape_.n) % shape_.n; });
+             [&](std::int64_t row) { return row + step; });
 }
 
 void AttentionMistakes::add_tile(std::int64_t t) {
@@ -495,25 +508,35 @@ void AttentionMistakes::add_tile(std::int64_t t) {
   }
 }
 
-void AttentionMistakes::memory() {
-  // Columns after the last one, up to a whole tile, with scores and values of 0.
-  const std::int64_t whole = tiles_of(shape_.n, options_.kv_tile) * options_.kv_tile;
-  const bool limited = options_.causal || options_.window_right != kNoWindow ||
-                       options_.window_left != kNoWindow;
-  if (whole != shape_.n && !limited)
+void AttentionMistakes::tails() {
+  if (options_.causal || options_.window_right != kNoWindow || options_.window_left != kNoWindow)
+    return;
+  // Columns after the last one, up to a whole tile or one more, with scores and values of 0.
+  std::vector<std::int64_t> ends{shape_.n + 1};
+  for (const std::int64_t tile : {options_.kv_tile, std::int64_t{16}, std::int64_t{32},
+                                  std::int64_t{64}, std::int64_t{128}, std::int64_t{256}}) {
+    const std::int64_t end = tiles_of(shape_.n, tile) * tile;
+    if (end != shape_.n && std::ranges::find(ends, end) == ends.end()) ends.push_back(end);
+  }
+  for (const std::int64_t end : ends)
     add("tail_counted",
-        fmt::format("{} after the last one, with scores of 0, count in the row sum",
-                    counted(whole - shape_.n, "column")),
+        fmt::format("{} after the last one, with {} of 0, {} in the row sum",
+                    counted(end - shape_.n, "column"), end == shape_.n + 1 ? "a score" : "scores",
+                    end == shape_.n + 1 ? "counts" : "count"),
         [&](AttentionMistake& m) {
           const auto from = [&](std::int64_t row) { return row < shape_.n ? row : -1; };
-          m.inputs.k = operands_.with_rows(inputs_.k, whole, from);
-          m.inputs.v = operands_.with_rows(inputs_.v, whole, from);
+          m.inputs.k = operands_.with_rows(inputs_.k, end, from);
+          m.inputs.v = operands_.with_rows(inputs_.v, end, from);
         });
-  if (whole != shape_.n && shape_.n > options_.kv_tile && !limited)
+  const std::int64_t whole = shape_.n / options_.kv_tile * options_.kv_tile;
+  if (whole != shape_.n && whole > 0)
     add("tail_lost", "the last, partial tile is left out", [&](AttentionMistake& m) {
-      const SeenColumns all{0, whole - options_.kv_tile};
-      m.variant.seen.assign(static_cast<std::size_t>(shape_.m), all);
+      m.variant.seen.assign(static_cast<std::size_t>(shape_.m), {0, whole});
     });
+}
+
+void AttentionMistakes::memory() {
+  tails();
   for (std::size_t i = 0; i < kOperands.size(); ++i) {
     const AttentionOperand& x = inputs_.*kOperands[i];
     const std::int64_t size = x.rows * x.columns;

@@ -78,6 +78,7 @@ class AttentionMistakes {
   void masks();
   void heads();
   void rows_of_v();
+  void tails();
   void memory();
   void splits();
 

@@ -51,6 +51,7 @@ class Outputs {
     if (elements_.empty()) return {};
     constant();
     factor();
+    factors_of_heads();
     casts();
     rows();
     memory();
@@ -107,6 +108,37 @@ class Outputs {
       return this_judge->rounded(
           static_cast<float>(by * static_cast<double>(this_judge->unrounded()[i])));
     });
+    found_.back().fitted = !exact;
+  }
+
+  /// A factor of each head, as a wrong scale of V gives it.
+  void factors_of_heads() {
+    const AttentionShape& s = judge_.shape();
+    const std::int64_t size = s.m * s.d_v;
+    std::vector<double> products(static_cast<std::size_t>(s.heads), 0.0);
+    std::vector<double> squares(products.size(), 0.0);
+    for (const std::size_t i : elements_) {
+      const std::size_t head = i / static_cast<std::size_t>(size);
+      const auto right = static_cast<double>(judge_.unrounded()[i]);
+      products[head] += right * static_cast<double>(judge_.got()[i]);
+      squares[head] += right * right;
+    }
+    std::string text;
+    for (std::size_t head = 0; head < products.size(); ++head) {
+      products[head] = squares[head] > 0.0 ? products[head] / squares[head] : 1.0;
+      if (text.size() < 60)
+        text += fmt::format("{}{:.5g}", text.empty() ? "" : ", ", products[head]);
+    }
+    if (s.heads == 1 || elements_.size() < kFewestElements * products.size()) return;
+    add_at_wrong("output_factor",
+                 "the outputs of heads are " + text +
+                     " times the right ones (measured): another scale of V",
+                 [this_judge = &judge_, products, size](std::size_t i) {
+                   return this_judge->rounded(static_cast<float>(
+                       products[i / static_cast<std::size_t>(size)] *
+                       static_cast<double>(this_judge->unrounded()[i])));
+                 });
+    found_.back().fitted = true;
   }
 
   void casts() {
@@ -219,6 +251,12 @@ class Outputs {
                fmt::format("row i holds row (i {} {}) mod m", step < 0 ? '-' : '+', std::abs(step)),
                [=, m = s.m](std::int64_t head, std::int64_t i) {
                  return head * m + (i + step + m) % m;
+               });
+      add_rule("rows_shifted",
+               fmt::format("row i holds row i {} {}, and behind a head's rows come those of the {}",
+                           step < 0 ? '-' : '+', std::abs(step), step < 0 ? "one before" : "next"),
+               [=, all = s.heads * s.m, m = s.m](std::int64_t head, std::int64_t i) {
+                 return (head * m + i + step + all) % all;
                });
       const std::int64_t bits = (source % s.m) ^ (row % s.m);
       add_rule("rows_permuted", fmt::format("row i holds row i xor {}", bits),

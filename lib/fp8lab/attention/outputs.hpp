@@ -15,6 +15,7 @@ struct OutputMistake {
   std::string text;
   /// All outputs [heads, m, d_v] in the output's format.
   std::function<std::vector<float>()> outputs;
+  bool fitted = false;  ///< to numbers that were measured: it comes after what has none
 };
 
 /// What the wrong outputs look like. `judge` must outlive the result.

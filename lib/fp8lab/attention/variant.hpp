@@ -28,10 +28,13 @@ struct AttentionVariant {
   bool keeps_o = false;              ///< O is not multiplied by alpha
   bool keeps_sum = false;            ///< the row sum is not multiplied by alpha
   std::int64_t kept_tile = -1;       ///< the tile before which the two are kept; -1: all
+  float alpha_power = 1.0F;          ///< alpha to this power stands in its place
   bool sum_after_cast = false;       ///< the row sum adds P instead of p
+  bool hidden_in_sum = false;        ///< hidden columns of tiles that are read count in the row sum
   bool sum_restarts = false;         ///< the row sum is that of the last tile
-  bool divides = true;               ///< by the row sum, at the end
+  int divisions = 1;                 ///< by the row sum, at the end
   std::optional<CastPolicy> p_cast;  ///< of P; none: nearest even, saturating
+  std::optional<FormatId> p_wide;    ///< 16 bits of P, times V without rounding within a tile
   std::optional<FormatId> s_format;  ///< to which S is rounded
   std::optional<FormatId> o_format;  ///< to which O is rounded after each tile
   std::int64_t averaged_splits = 1;  ///< parts of K and V whose outputs are averaged

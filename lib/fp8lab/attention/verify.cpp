@@ -23,7 +23,7 @@ namespace fp8lab {
 namespace {
 
 /// Products of the sample that all mistakes are tried on, and mistakes that are computed in full.
-constexpr std::int64_t kSampledProducts = std::int64_t{1} << 25;
+constexpr std::int64_t kSampledProducts = std::int64_t{1} << 22;
 constexpr std::size_t kMostInFull = 12;
 constexpr std::size_t kMostCauses = 4;
 
@@ -78,11 +78,29 @@ std::vector<AttentionRows> sample_of(const OutputJudge& judge, const AttentionOp
       wrong.push_back({block.head, block.begin, std::min(block.begin + kRowsOfBlock, block.end)});
   }
   const std::int64_t products = kRowsOfBlock * s.n * (s.d + s.d_v);
-  const auto most = static_cast<std::size_t>(std::max<std::int64_t>(kSampledProducts / products, 4));
+  const auto most = static_cast<std::size_t>(std::max<std::int64_t>(kSampledProducts / products, 6));
   if (wrong.size() <= most) return wrong;
   std::vector<AttentionRows> some;
   for (std::size_t i = 0; i < most; ++i) some.push_back(wrong[i * wrong.size() / most]);
   return some;
+}
+
+/// A few wrong rows of each head, for what is measured.
+std::vector<AttentionRows> rows_of_heads(const OutputJudge& judge) {
+  const AttentionShape& s = judge.shape();
+  constexpr std::size_t kRowsOfHead = 8;
+  std::vector<AttentionRows> found;
+  for (std::int64_t head = 0; head < s.heads; ++head) {
+    std::vector<std::int64_t> wrong;
+    for (std::int64_t row = 0; row < s.m; ++row)
+      if (judge.wrong_rows()[static_cast<std::size_t>(head * s.m + row)] != 0) wrong.push_back(row);
+    const std::size_t count = std::min(kRowsOfHead, wrong.size());
+    for (std::size_t i = 0; i < count; ++i) {
+      const std::int64_t row = wrong[i * wrong.size() / count];
+      found.push_back({head, row, row + 1});
+    }
+  }
+  return found;
 }
 
 class Explanation {
@@ -102,13 +120,17 @@ class Explanation {
     }
     golden_of_sample_ = judge_.fit({sample_, std::move(golden)});
     for (const OutputMistake& mistake : output_mistakes(judge_))
-      consider(mistake.name, mistake.text, {all_, mistake.outputs()});
+      consider(mistake.name, mistake.text, {all_, mistake.outputs()}, mistake.fitted);
     mistakes_.add_known();
     try_mistakes(0);
     if (best_ != Explains::all) {
       const std::size_t known = mistakes_.all().size();
-      verdict.measured = measure_attention(inputs_, options_, judge_.got(), sample_, mistakes_);
+      AttentionMeasurement measured = measure_attention(inputs_, options_, judge_.got(),
+                                                        rows_of_heads(judge_), mistakes_);
       try_mistakes(known);
+      if (best_ == Explains::nothing && !measured.logit_factors.empty())
+        refine(measured.logit_factors);
+      verdict.measured = std::move(measured.lines);
     }
     take_best(verdict);
     if (!verdict.causes.empty()) verdict.measured.clear();
@@ -118,6 +140,7 @@ class Explanation {
   struct Found {
     AttentionCause cause;
     Explains explains;
+    bool fitted;
   };
 
   /// Mistakes from number `first` on: all on the sample, the best in full.
@@ -143,8 +166,77 @@ class Explanation {
     }
   }
 
+  /// The right kernel with Q's scales times `factors`, on some rows of each head.
+  void refine(std::vector<double>& factors) {
+    const std::vector<AttentionRows> rows = rows_of_heads(judge_);
+    ChangedOperands operands;
+    const auto kernel = [&](const std::vector<double>& by) {
+      AttentionMistake mistake{"", "", inputs_, options_, {}};
+      mistake.inputs.q = operands.with_scales(inputs_.q, [&](std::int64_t head) {
+        return static_cast<float>(by[static_cast<std::size_t>(head)] *
+                                  static_cast<double>(scale_of(inputs_.q, head)));
+      });
+      return mistake;
+    };
+    // All heads at once, each by the distance of its own rows.
+    std::vector<double> least(factors.size(), INFINITY);
+    for (double step = 0.02; step > 1e-6; step /= 4.0) {
+      const std::vector<double> around = factors;
+      for (int i = -4; i <= 4; ++i) {
+        std::vector<double> tried = around;
+        for (double& one : tried) one *= 1.0 + step * i / 4.0;
+        const OutputRows outputs = outputs_of(kernel(tried), rows, judge_, threads_of(options_));
+        take_nearest(outputs, tried, factors, least);
+      }
+    }
+    add_refined(factors, kernel(factors));
+  }
+
+  void take_nearest(const OutputRows& outputs, const std::vector<double>& tried,
+                    std::vector<double>& factors, std::vector<double>& least) const {
+    const auto width = static_cast<std::size_t>(judge_.shape().d_v);
+    std::vector<double> apart(factors.size(), 0.0);
+    for (std::size_t row = 0; row < outputs.rows.size(); ++row) {
+      const AttentionRows& at = outputs.rows[row];
+      const float* got = judge_.got().data() + (at.head * judge_.shape().m + at.begin) *
+                                                   judge_.shape().d_v;
+      for (std::size_t c = 0; c < width; ++c) {
+        const double one =
+            static_cast<double>(got[c]) - static_cast<double>(outputs.o[row * width + c]);
+        if (std::isfinite(one)) apart[static_cast<std::size_t>(at.head)] += one * one;
+      }
+    }
+    for (std::size_t head = 0; head < factors.size(); ++head)
+      if (apart[head] < least[head]) {
+        least[head] = apart[head];
+        factors[head] = tried[head];
+      }
+  }
+
+  /// One factor of all heads is that of the softmax.
+  void add_refined(const std::vector<double>& factors, const AttentionMistake& kernel) {
+    const auto [low, high] = std::ranges::minmax(factors);
+    const auto scale = static_cast<double>(softmax_scale(inputs_, options_));
+    if (high / low < 1.001) {
+      const double measured = scale * factors.front();
+      consider("softmax_scale",
+               fmt::format("the softmax's scale is {:.5g}, not {:.5g} (measured)", measured, scale),
+               outputs_of(kernel, all_, judge_, threads_of(options_)));
+      return;
+    }
+    std::string text;
+    for (std::size_t head = 0; head < factors.size() && head < 8; ++head)
+      text += fmt::format("{}{:.5g}", head == 0 ? "" : ", ", factors[head]);
+    consider("wrong_scale",
+             fmt::format("the logits of heads are {} times the right ones (measured): other scales "
+                         "of Q or K",
+                         text),
+             outputs_of(kernel, all_, judge_, threads_of(options_)));
+  }
+
   /// Keeps what explains the output everywhere, or in the region that is wrong.
-  void consider(const std::string& name, const std::string& text, const OutputRows& outputs) {
+  void consider(const std::string& name, const std::string& text, const OutputRows& outputs,
+                bool fitted = false) {
     OutputFit fit = judge_.fit(outputs);
     Explains explains = judge_.explains(fit);
     std::string where;
@@ -161,7 +253,8 @@ class Explanation {
     best_ = std::min(best_, explains);
     found_.push_back({{name, where.empty() ? text : text + " (in " + where + ")", fit.mismatches(),
                        fit.distance},
-                      explains});
+                      explains,
+                      fitted});
   }
 
   void take_best(AttentionVerdict& verdict) {
@@ -171,13 +264,14 @@ class Explanation {
     std::ranges::stable_sort(found_, {}, [&](const Found& f) {
       return bits ? static_cast<double>(f.cause.mismatches) : f.cause.distance;
     });
-    const AttentionCause best = found_.front().cause;
-    for (const Found& f : found_) {
-      // What explains clearly less than another is chance.
-      const bool close = bits ? f.cause.mismatches <= 2 * best.mismatches
-                              : f.cause.distance <= 1.2 * best.distance;
-      if (close && verdict.causes.size() < kMostCauses) verdict.causes.push_back(f.cause);
-    }
+    // What explains clearly less than another is chance.
+    std::erase_if(found_, [&, best = found_.front().cause](const Found& f) {
+      return bits ? f.cause.mismatches > 2 * best.mismatches
+                  : f.cause.distance > 1.2 * best.distance;
+    });
+    std::ranges::stable_sort(found_, {}, &Found::fitted);
+    for (const Found& f : found_)
+      if (verdict.causes.size() < kMostCauses) verdict.causes.push_back(f.cause);
   }
 
   const AttentionOptions& options_;
