@@ -15,6 +15,7 @@
 #include "fp8lab/attention/verify.hpp"
 #include "fp8lab/core/error.hpp"
 #include "fp8lab/core/json_text.hpp"
+#include "fp8lab/core/named.hpp"
 #include "fp8lab/core/threads.hpp"
 #include "fp8lab/io/operand.hpp"
 #include "fp8lab/product/product.hpp"
@@ -224,6 +225,8 @@ int check(const AttnArguments& options, const AttentionInputs& in, NonFiniteRepo
                               {"outputs", verdict.outputs},
                               {"mismatches", verdict.mismatches},
                               {"distance", json_number(verdict.distance)},
+                              {"where", verdict.where},
+                              {"measured", verdict.measured},
                               {"non_finite_counts", to_json(non_finite)},
                               {"causes", causes}};
     fmt::print("{}\n", json_text(text, 2));
@@ -312,8 +315,8 @@ void add_attn(Command& app, Action& action, std::vector<Backend> backends) {
   command->add_option("--window-right", o.window_right, "the same to the right; -1: all")
       ->capture_default_str();
   command->add_option("--call", options->call,
-                      "a kernel by name, which sets the options that are not given: "
-                      "flashattention3.fp8, triton.tutorial.fp8");
+                      "a kernel by name, which sets the options that are not given: " +
+                          names_of(attention_calls()));
   command->add_option("--check", options->check,
                       "a kernel's O: check it and name the mistake. Exit 1 if it is wrong");
   command->add_option("--check-dtype", options->check_dtype, "format of its uint8 codes");

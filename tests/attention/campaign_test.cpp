@@ -253,7 +253,7 @@ class Campaign {
   }
 
   void memory() {
-    launch("rows of V exchanged in pairs", {"permuted_rows"}, "xor 1 in the place of row r of V",
+    launch("rows of V exchanged in pairs", {"permuted_rows"}, "xor 1 in the place of row r of",
            plain_, [](AttentionLaunch& l) {
              l.v = [right = l.v](Index h, Index j, Index c) { return right(h, j ^ 1, c); };
            });

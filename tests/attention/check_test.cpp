@@ -144,15 +144,17 @@ TEST_CASE("attention check: wrong scales of the softmax are named", "[attention]
         Names{"log2e: exp2 without log2 e in the scale"});
 }
 
-TEST_CASE("attention check: a mistake is named up to a quarter of the golden distance",
+TEST_CASE("attention check: a mistake whose bits differ is named within other roundings alone",
           "[attention]") {
-  // The golden outputs are 4, those without V's scale 2. All are 2 + e: e / 2 from the mistake, and
-  // (2 - e) / 4 from the golden ones.
+  // The golden outputs are 4, those without V's scale 2. Those checked are 2 + e and 2 - e in turn:
+  // e / 2 from the mistake.
   const Means means(0x40, 2.0F);
-  const auto distance = [&](float e) {
-    const std::vector<float> got(kColumns * kColumns, 2.0F + e);
-    const AttentionVerdict verdict = verify_attention(means.inputs(), {}, got, FormatId::f32);
-    CHECK(verdict.distance == (2.0 - static_cast<double>(e)) / 4.0);
+  const auto distance = [&](float e, double tolerance) {
+    std::vector<float> got(kColumns * kColumns, 2.0F + e);
+    for (std::size_t i = 1; i < got.size(); i += 2) got[i] = 2.0F - e;
+    const AttentionVerdict verdict =
+        verify_attention(means.inputs(), {}, got, FormatId::f32, tolerance);
+    CHECK_FALSE(verdict.pass);
     for (const AttentionCause& cause : verdict.causes)
       if (cause.name == "missing_scale") {
         CHECK(cause.mismatches == (e == 0.0F ? 0 : kColumns * kColumns));
@@ -160,9 +162,93 @@ TEST_CASE("attention check: a mistake is named up to a quarter of the golden dis
       }
     return -1.0;
   };
-  CHECK(distance(0.0F) == 0.0);
-  CHECK(distance(0.21875F) == 0.21875 / 2.0);
-  CHECK(distance(0.234375F) == -1.0);
+  CHECK(distance(0.0F, 0.0) == 0.0);
+  CHECK(distance(0x1p-10F, 0.0) == 0x1p-11);
+  CHECK(distance(0x1p-8F, 0.0) == -1.0);
+  CHECK(distance(0x1p-8F, 0.002) == 0x1p-9);
+  CHECK(distance(0x1p-8F, 0.0019) == -1.0);
+}
+
+TEST_CASE("attention check: a tolerance of the whole does not hide a row", "[attention]") {
+  const QuantizedHeads q = heads("q", 512);
+  const QuantizedHeads k = heads("k", 64);
+  const QuantizedHeads v = heads("v", 64);
+  const AttentionInputs in{q.operand(), k.operand(), v.operand()};
+  std::vector<float> got = attention(in, {}).o;
+  const auto verdict = [&] { return verify_attention(in, {}, got, FormatId::f32, 0.1); };
+  std::fill_n(got.begin() + 7 * kColumns, kColumns, 0.0F);
+  CHECK(verdict().distance < 0.1);
+  CHECK_FALSE(verdict().pass);
+  CHECK(verdict().where == "row 7");
+  CHECK(verdict().text().find("never_written: the outputs are 0: never written (in row 7)") !=
+        std::string::npos);
+}
+
+TEST_CASE("attention check: what NaN in a part of O come from", "[attention]") {
+  constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
+  const auto cause = [](const AttentionInputs& in, const AttentionOptions& options,
+                        const std::vector<float>& got) {
+    const AttentionVerdict verdict = verify_attention(in, options, got, FormatId::f32);
+    REQUIRE(verdict.causes.size() == 1);
+    return verdict.causes[0].name + ": " + verdict.causes[0].text;
+  };
+  const QuantizedHeads q = heads("q", 12);
+  const QuantizedHeads k = heads("k", 8);
+  QuantizedHeads v = heads("v", 8);
+  for (std::size_t i = 5; i < v.codes.size(); i += kColumns) v.codes[i] = 0x80;  // -0
+  const AttentionInputs in{q.operand(), k.operand(), v.operand()};
+  std::vector<float> got = attention(in, {}).o;
+  for (std::size_t i = 5; i < got.size(); i += kColumns) got[i] = kNan;
+  CHECK(cause(in, {}, got) ==
+        "nan_of_zero_channel: 12 NaN in column 5 of every row of every head, where V is all zeros: "
+        "a scale of their own would be 0, and 0 / 0 is NaN");
+  got = attention(in, {}).o;
+  for (std::size_t i = 6; i < got.size(); i += kColumns) got[i] = kNan;
+  CHECK(cause(in, {}, got) == "not_finite: 12 NaN in column 6 of every row of every head");
+
+  AttentionOptions causal;
+  causal.causal = true;
+  got = attention(in, causal).o;
+  std::fill_n(got.begin(), 4 * kColumns, kNan);
+  CHECK(cause(in, causal, got) ==
+        "nan_of_empty_row: 128 NaN in whole rows: head 0, rows 0, 1, 2, 3: rows that see no column, "
+        "whose row sum is 0: 0 / 0 is NaN");
+  got[4 * kColumns] = std::numeric_limits<float>::infinity();
+  CHECK(cause(in, causal, got).find("not_finite: 128 NaN, 1 infinite in head 0, rows 0, 1, 2, 3, 4") ==
+        0);
+
+  // The largest p is 2^9: 512 is no number of E4M3.
+  AttentionOptions large;
+  large.p_offset = 9.0F;
+  got.assign(got.size(), kNan);
+  CHECK(cause(in, large, got) ==
+        "nan_of_p: 384 NaN in all outputs: P is above the largest number of its format there, and "
+        "its cast does not saturate");
+}
+
+TEST_CASE("attention check: what no mistake explains is measured", "[attention]") {
+  const QuantizedHeads q = heads("q", 64);
+  const QuantizedHeads k = heads("k", 256);
+  const QuantizedHeads v = heads("v", 256);
+  const AttentionInputs in{q.operand(), k.operand(), v.operand()};
+  // Outputs of logits 1.5 times as large, times 2 in even rows and 1/2 in odd ones.
+  AttentionOptions other;
+  other.softmax_scale = 1.5F / std::sqrt(32.0F);
+  std::vector<float> got = attention(in, other).o;
+  for (std::size_t i = 0; i < got.size(); ++i) got[i] *= i / kColumns % 2 == 0 ? 2.0F : 0.5F;
+  const AttentionVerdict verdict = verify_attention(in, {}, got, FormatId::f32);
+  CHECK(verdict.causes.empty());
+  CHECK(verdict.text().find("no known mistake explains the difference") != std::string::npos);
+  INFO(verdict.text());
+  for (const std::string& line : verdict.measured)
+    CHECK(line.find("factors of the logits") == std::string::npos);
+  // The same factor everywhere is found.
+  got = attention(in, other).o;
+  for (float& x : got) x *= 3.0F;
+  const AttentionVerdict whole = verify_attention(in, {}, got, FormatId::f32);
+  INFO(whole.text());
+  REQUIRE(whole.measured.size() == 1);
+  CHECK(whole.measured[0] == "factors of the logits and of the outputs: head 0: 1.5 and 3");
 }
 
 TEST_CASE("attention check: NaN and infinities of outputs", "[attention]") {

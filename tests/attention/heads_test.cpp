@@ -160,8 +160,13 @@ TEST_CASE("attention check: a kernel with another mask is named by it", "[attent
     if (right > 0)
       CHECK(name_of({kAll, right}, {kAll, right - 1}) ==
             "mask_off_by_one: one column too few on the right");
-    CHECK(name_of({8, right}, {8, right + kN - kM}) ==
-          "mask_alignment: n - m columns too many: the mask is aligned to the other corner");
+    const std::string own = std::to_string(right + kN - kM);
+    CHECK(name_of({kAll, right + kN - kM}, {kAll, right}) ==
+          "mask_alignment: the mask starts in the upper left corner: row i sees columns up to i + " +
+              own + ", not i + n - m + " + own);
+    CHECK(name_of({8, right}, {8, right + 5}) ==
+          "mask: row i sees columns up to i + n - m + " + std::to_string(right + 5) +
+              " (measured)");
   }
   for (const std::int64_t left : {0, 1, 3}) {
     INFO("left " << left);

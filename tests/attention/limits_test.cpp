@@ -316,17 +316,33 @@ TEST_CASE("attention: every option of each call is that of its source", "[attent
     }
   }
   const std::string literature(to_string(Standing::from_literature));
+  const auto line = [&](const char* name, const char* operands, const char* options) {
+    return fmt::format("{}: {} {} | {}, window -1 -1, causal false, two levels false, threads 0\n",
+                       name, operands, to_string(Standing::from_literature), options);
+  };
+  const auto blackwell = [](const char* offset, const char* threshold) {
+    return fmt::format("sm100.tcgen05.e4m3 sm100.tcgen05.e4m3, tiles 128 x 128, scale 0, P e4m3fn "
+                       "times 2^{}, stale by {}, last_to_first, columns",
+                       offset, threshold);
+  };
   CHECK(all ==
-        "flashattention3.fp8: e4m3fn " + literature +
-            " | sm90.wgmma.e4m3 sm90.wgmma.e4m3, tiles 128 x 224, scale 0, P e4m3fn times 2^8, "
-            "stale by 0, last_to_first, quads, window -1 -1, causal false, two levels false, "
-            "threads 0\n"
-            "triton.tutorial.fp8: e5m2 " +
-            literature +
-            " | sm90.wgmma.e5m2 sm90.wgmma.e5m2, tiles 128 x 64, scale 0, P e5m2 times 2^0, "
-            "stale by 0, first_to_last, columns, window -1 -1, causal false, two levels false, "
-            "threads 0\n");
+        line("flashattention3.fp8", "e4m3fn",
+             "sm90.wgmma.e4m3 sm90.wgmma.e4m3, tiles 128 x 224, scale 0, P e4m3fn times 2^8, "
+             "stale by 0, last_to_first, quads") +
+            line("flashattention4.fp8", "e4m3fn", blackwell("8", "0").c_str()) +
+            line("flashattention4.fp8.2717", "e4m3fn", blackwell("4", "4").c_str()) +
+            line("flashattention4.fp8.before_2717", "e4m3fn", blackwell("8", "4").c_str()) +
+            line("vllm.flashattention4.fp8", "e4m3fn", blackwell("8", "0.75").c_str()) +
+            line("flashinfer.hopper.fp8", "e4m3fn",
+                 "sm90.wgmma.e4m3 sm90.wgmma.e4m3, tiles 128 x 192, scale 0, P e4m3fn times "
+                 "2^8.807355, stale by 0, last_to_first, quads") +
+            line("triton.tutorial.fp8", "e5m2",
+                 "sm90.wgmma.e5m2 sm90.wgmma.e5m2, tiles 128 x 64, scale 0, P e5m2 times 2^0, "
+                 "stale by 0, first_to_last, columns"));
   CHECK(find_attention_call("triton.tutorial.fp8").options_for(300).kv_tile == 64);
   CHECK_THROWS_WITH(find_attention_call("triton"),
-                    "call: expected one of flashattention3.fp8, triton.tutorial.fp8, got 'triton'");
+                    "call: expected one of flashattention3.fp8, flashattention4.fp8, "
+                    "flashattention4.fp8.2717, flashattention4.fp8.before_2717, "
+                    "vllm.flashattention4.fp8, flashinfer.hopper.fp8, triton.tutorial.fp8, got "
+                    "'triton'");
 }

@@ -146,6 +146,8 @@ nb::dict check(const Tensor& q, const Tensor& k, const Tensor& v, const Attentio
     verdict = verify_attention(inputs_of(q, k, v), options, {got.data(), got.size()},
                                find_format(output).id, tolerance);
   }
+  nb::list measured;
+  for (const std::string& line : verdict.measured) measured.append(line);
   nb::list causes;
   for (const AttentionCause& cause : verdict.causes) {
     nb::dict c;
@@ -160,6 +162,8 @@ nb::dict check(const Tensor& q, const Tensor& k, const Tensor& v, const Attentio
   d["outputs"] = verdict.outputs;
   d["bit_mismatches"] = verdict.mismatches;
   d["distance"] = verdict.distance;
+  d["where"] = verdict.where;
+  d["measured"] = nb::tuple(measured);
   d["causes"] = causes;
   d["text"] = verdict.text();
   return d;

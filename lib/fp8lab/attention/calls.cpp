@@ -2,9 +2,10 @@
 
 #include <algorithm>
 #include <array>
+#include <deque>
 #include <string>
 
-#include "fp8lab/core/error.hpp"
+#include "fp8lab/core/named.hpp"
 
 namespace fp8lab {
 
@@ -13,6 +14,33 @@ namespace {
 /// hopper/tile_size.h, elements of one byte.
 constexpr std::array<HeadTiles, 5> kFlashAttention3Tiles{
     {{64, 192, 160}, {96, 192, 128}, {128, 128, 224}, {192, 128, 160}, {256, 128, 128}}};
+
+/// flashinfer's CTA_KV for FP8, ragged K and V.
+constexpr std::array<HeadTiles, 3> kFlashInferTiles{
+    {{64, 128, 128}, {128, 128, 192}, {256, 128, 128}}};
+
+/// FlashAttention-4's settings that its versions share.
+AttentionOptions flash_attention_4(float p_offset, float rescale_threshold) {
+  return {.qk_model = "sm100.tcgen05.e4m3",
+          .pv_model = "sm100.tcgen05.e4m3",
+          .q_tile = 128,
+          .kv_tile = 128,
+          .p_offset = p_offset,
+          .rescale_threshold = rescale_threshold};
+}
+
+constexpr std::string_view kFlashAttention4 =
+    "flash_attn/cute/flash_fwd_sm100.py and softmax.py: tiles last to first, P in E4M3, P V in the "
+    "accumulator of tcgen05, scale_log2 times the product of Q's and K's descales, the row sum of p "
+    "before the cast, 1 / sum times V's descale, O as BF16. Not modelled: the row sum in eight parts "
+    "a tile, exp2 in part as a polynomial, the maximum times the scale rounded before it is "
+    "subtracted. ";
+
+/// With what differs in one version.
+std::string_view source_of_version(std::string_view version) {
+  static std::deque<std::string> texts;
+  return texts.emplace_back(std::string(kFlashAttention4) + std::string(version));
+}
 
 }  // namespace
 
@@ -28,7 +56,7 @@ AttentionOptions AttentionCall::options_for(std::int64_t d) const {
 }
 
 std::span<const AttentionCall> attention_calls() {
-  static const std::array<AttentionCall, 2> kCalls{{
+  static const std::array<AttentionCall, 7> kCalls{{
       {"flashattention3.fp8",
        FormatId::e4m3fn,
        {.q_tile = 128, .kv_tile = 224, .row_sum = RowSum::quads},
@@ -43,6 +71,33 @@ std::span<const AttentionCall> attention_calls() {
        "one "
        "descale a head of K",
        kFlashAttention3Tiles},
+      {"flashattention4.fp8", FormatId::e4m3fn, flash_attention_4(8.0F, 0.0F),
+       Standing::from_literature,
+       source_of_version("Since commit 849f660f (28 July 2026, pull request 2731), read at 0251105a: "
+                         "offset 8, the maximum never stale")},
+      {"flashattention4.fp8.2717", FormatId::e4m3fn, flash_attention_4(4.0F, 4.0F),
+       Standing::from_literature,
+       source_of_version("Commits 2409214a to 849f660f (19 to 28 July 2026, pull request 2717): "
+                         "offset 4 for E4M3, the maximum stale by up to 2^4")},
+      {"flashattention4.fp8.before_2717", FormatId::e4m3fn, flash_attention_4(8.0F, 4.0F),
+       Standing::from_literature,
+       source_of_version("Commits b65ae6b1 to 2409214a (17 April to 19 July 2026): offset 8, the "
+                         "maximum stale by up to 2^4, so P saturates (issue 2577)")},
+      {"vllm.flashattention4.fp8", FormatId::e4m3fn, flash_attention_4(8.0F, 0.75F),
+       Standing::from_literature,
+       source_of_version("vLLM's fork since its pull request 166 (July 2026), read at 617264c1: "
+                         "offset 8, the maximum stale by up to 2^0.75, which stays below 448")},
+      {"flashinfer.hopper.fp8",
+       FormatId::e4m3fn,
+       {.q_tile = 128, .kv_tile = 192, .p_offset = 8.807354922F, .row_sum = RowSum::quads},
+       Standing::from_literature,
+       "include/flashinfer/attention/hopper of flashinfer, read at fb28d724 (variants.cuh, "
+       "quantization/mainloop_mma.cuh): tiles last to first, P in E4M3 times 448, P V in the "
+       "accumulator of wgmma, the row sum in quads, V's scale over 448 at the end. Tiles by head "
+       "size, of ragged K and V. Not modelled: p is summed before it is multiplied by 448, here "
+       "the factor is in exp2's argument, so bits differ. Two-level accumulation of its fmha_v2 is "
+       "an open pull request (3234)",
+       kFlashInferTiles},
       {"triton.tutorial.fp8",
        FormatId::e5m2,
        {.qk_model = "sm90.wgmma.e5m2",
@@ -61,12 +116,7 @@ std::span<const AttentionCall> attention_calls() {
 }
 
 const AttentionCall& find_attention_call(std::string_view name) {
-  std::string known;
-  for (const AttentionCall& call : attention_calls()) {
-    if (call.name == name) return call;
-    known += (known.empty() ? "" : ", ") + std::string(call.name);
-  }
-  throw Error("call", "one of " + known, "'" + std::string(name) + "'");
+  return find_named(attention_calls(), "call", name);
 }
 
 }  // namespace fp8lab

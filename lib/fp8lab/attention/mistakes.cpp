@@ -406,7 +406,7 @@ void AttentionMistakes::masks() {
   if (left != kNoWindow) {
     with("mask_off_by_one", "one column too many on the left", left + 1, right);
     if (left > 0) with("mask_off_by_one", "one column too few on the left", left - 1, right);
-    with("no_window", "no limit on the left", kNoWindow, right);
+    if (right != kNoWindow) with("no_window", "no limit on the left", kNoWindow, right);
   }
 }
 

@@ -217,7 +217,7 @@ def attention(q: ArrayLike, k: ArrayLike, v: ArrayLike, **options: Unpack[Attent
 
 @dataclass(frozen=True)
 class AttentionCause:
-    """A known mistake that explains an output of attention."""
+    """A mistake that explains an output of attention."""
 
     name: str
     text: str
@@ -233,7 +233,9 @@ class AttentionVerdict:
     outputs: int
     bit_mismatches: int
     distance: float  #: relative L2 distance from the golden output
-    causes: tuple[AttentionCause, ...]  #: best first; empty if no known mistake explains it
+    where: str  #: heads, rows and columns with wrong outputs; "": all
+    measured: tuple[str, ...]  #: what the kernel did, in FP64, where no mistake explains it
+    causes: tuple[AttentionCause, ...]  #: best first; empty if no mistake explains it
     text: str
 
     def __str__(self) -> str:
@@ -252,10 +254,12 @@ def verify_attention(
     """Check a kernel's O against `attention(*inputs, **options)`, and name the mistake made.
 
     got [heads, m, d_v] (or two dimensions, like Q): float32, bfloat16, float16 or FP8, to which the
-    golden O is cast. tolerance: the largest relative L2 distance that passes; 0 requires every bit.
-    Kernels on chips need a tolerance, since their exp2 and their order of row sums are not known.
-    Mistakes tried: order and size of tiles, promotion, format and offset of P, scales missing or of
-    another head, the softmax's scale, masks, head mapping. ValueError for arguments that do not
+    golden O is cast. tolerance: the largest relative L2 distance that passes, of which a single row
+    may be 8 times as far, or 1/16; 0 requires every bit. Kernels on chips need a tolerance, since
+    their exp2 and their order of row sums are not known. NaN and infinities are described first.
+    Then outputs in other places, known mistakes of kernels, and what the output itself measures are
+    tried: scales and heads, the mask, tiles, the softmax, P, the order of V's rows. A cause gives
+    every bit, or most of them, or stays within the tolerance. ValueError for arguments that do not
     fit.
 
     >>> import fp8lab, numpy as np
