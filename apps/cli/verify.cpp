@@ -46,6 +46,7 @@ struct VerifyArguments {
   std::string ungrouped = "any";
   bool gates = false;
   bool json = false;
+  bool details = false;
   bool progress = false;
   bool output_dtype_given = false;
 };
@@ -185,7 +186,7 @@ int exit_code(Verdict verdict) {
   return verdict == Verdict::no_power ? kNoPower : kPass;
 }
 
-int run_grouped(VerifyArguments options, const Groups& groups) {
+int run_grouped(VerifyArguments options, const Groups& groups, const std::string& command) {
   require(
       options.cast.empty() && options.golden.empty() && options.map.empty() && options.out.empty(),
       "groups", "none of --cast, --golden, --map and --out with them", "one of these");
@@ -200,7 +201,7 @@ int run_grouped(VerifyArguments options, const Groups& groups) {
   if (options.json)
     fmt::print("{}\n", json_text(to_json(report), 2));
   else
-    fmt::print("{}", describe(report));
+    fmt::print("{}", options.details ? describe(report) : summary(report, command));
   if (options.fault_matrix && !options.json) fmt::print("{}", describe_faults(*report.power));
   warn_of_non_finite(report.non_finite);
   return exit_code(report.verdict);
@@ -210,20 +211,20 @@ int run_grouped(VerifyArguments options, const Groups& groups) {
 void require_only_what_is_read(const Command& command, const VerifyArguments& options) {
   if (!options.cast.empty())
     require_only(command, "--cast",
-                 std::array<std::string_view, 15>{"--inputs", "--golden", "--scale", "--tiles",
-                                                  "--scale-format", "--dtype", "--profile",
-                                                  "--check", "--gate", "--fault-matrix", "--map",
-                                                  "--out", "--threads", "--json", "--progress"});
+                 std::array<std::string_view, 16>{
+                     "--inputs", "--golden", "--scale", "--tiles", "--details", "--scale-format",
+                     "--dtype", "--profile", "--check", "--gate", "--fault-matrix", "--map",
+                     "--out", "--threads", "--json", "--progress"});
   if (!options.golden.empty())
     require_only(command, "--golden",
-                 std::array<std::string_view, 10>{"--inputs", "--check", "--out-dtype", "--gate",
-                                                  "--fault-matrix", "--map", "--out", "--threads",
-                                                  "--json", "--progress"});
+                 std::array<std::string_view, 11>{"--inputs", "--check", "--details", "--out-dtype",
+                                                  "--gate", "--fault-matrix", "--map", "--out",
+                                                  "--threads", "--json", "--progress"});
 }
 
 int run(const VerifyArguments& options, const std::string& command) {
   if (const std::optional<Groups> groups = groups_of(options.operands.groups))
-    return run_grouped(options, *groups);
+    return run_grouped(options, *groups, command);
   if (!options.map.empty()) require_writable_folder(options.map);
   if (!options.out.empty()) require_writable_results(options.out, "verify");
   const auto started = std::chrono::system_clock::now();
@@ -231,7 +232,7 @@ int run(const VerifyArguments& options, const std::string& command) {
   if (options.json) {
     fmt::print("{}\n", json_text(to_json(report), 2));
   } else {
-    fmt::print("{}", describe(report));
+    fmt::print("{}", options.details ? describe(report) : summary(report, command));
     if (options.gates) print_gates(report);
     if (options.fault_matrix) fmt::print("{}", describe_faults(*report.power));
   }
@@ -273,6 +274,8 @@ void add_verify(Command& app, Action& action) {
                    "required contents of rows in no group: any or zero")
       ->capture_default_str();
   command->add_flag("--json", options->json, "machine-readable output");
+  command->add_flag("--details", options->details,
+                    "all figures: distances, elements, models, budgets, gates");
   command->add_flag("--progress", options->progress,
                     "report progress on stderr even if it is not a terminal");
   command->callback([options, command, &action] {

@@ -126,6 +126,7 @@ json to_json(const VerifyReport& r) {
   result["diagnosis"] = {{"mismatches", r.diagnosis->mismatches},
                          {"right", r.diagnosis->right},
                          {"tried", r.diagnosis->tried},
+                         {"measured", r.diagnosis->measured},
                          {"causes", causes}};
   return result;
 }

@@ -167,7 +167,8 @@ nb::dict fields_of(const GroupedReport& report) {
   d["bit_mismatches"] = report.mismatches;
   d["groups"] = groups;
   d["ungrouped_wrong"] = ungrouped;
-  d["text"] = describe(report);
+  d["text"] = summary(report);
+  d["details"] = describe(report);
   d["warning"] = describe(report.non_finite);
   return d;
 }

@@ -65,7 +65,8 @@ nb::dict to_dict(const VerifyReport& report) {
   d["undetected"] = undetected_of(report);
   d["gates"] = gates_of(report);
   d["non_finite"] = non_finite_of(report);
-  d["text"] = describe(report);
+  d["text"] = summary(report);
+  d["details"] = describe(report);
   d["warning"] = describe(report.non_finite);
   d["faults"] = report.power ? describe_faults(*report.power) : std::string();
   return d;

@@ -7,11 +7,11 @@
 
 #include "fp8lab/cast/cast.hpp"
 #include "fp8lab/core/ceil_divide.hpp"
+#include "fp8lab/gemm/scaling.hpp"
 
 namespace fp8lab {
-namespace {
 
-ScaleTileGrid grid_of(const InverseScales& scales, const CodeMatrix& m) {
+ScaleTileGrid scale_grid(const InverseScales& scales, const CodeMatrix& m) {
   ScaleTileGrid grid;
   grid.row_block = scales.row_block;
   grid.k_block = scales.k_block == 0 ? std::max<std::int64_t>(m.k, 1) : scales.k_block;
@@ -20,6 +20,8 @@ ScaleTileGrid grid_of(const InverseScales& scales, const CodeMatrix& m) {
   grid.k = m.k;
   return grid;
 }
+
+namespace {
 
 /// Changes one operand's scales: true if any value is another one than before.
 using Change = std::function<bool(InverseScales&, const CodeMatrix&, Product&)>;
@@ -43,7 +45,7 @@ class MisreadScales {
   MisreadScales(const InverseScales& scales, const CodeMatrix& m, const ScalePosition& position,
                 std::int64_t k_block)
       : scales_(scales),
-        grid_(grid_of(scales, m)),
+        grid_(scale_grid(scales, m)),
         position_(position),
         terms_(k_block > 0 ? k_block : grid_.k_block) {}
 
@@ -226,6 +228,29 @@ std::optional<Product> take_with_scales_read_at(const Product& product, const Sa
   return result;
 }
 
+std::optional<Product> take_with_scales_of(
+    const Product& product, const Sample& sample, Side side, std::int64_t k_block,
+    const std::function<float(std::int64_t row, std::int64_t tile)>& scale) {
+  Product result = take(product, sample);
+  const bool of_a = side == Side::a;
+  const GemmProblem& whole = product.problem;
+  const InverseScales& from = of_a ? whole.a_scales : whole.b_scales;
+  const ScaleLookup lookup(block_level(from), of_a ? whole.a : whole.b);
+  std::vector<float> values;
+  bool any = false;
+  for (const std::int64_t row : of_a ? sample.rows : product.rows_of_b(sample.columns))
+    for (std::int64_t k = 0; k < whole.a.k; k += k_block) {
+      values.push_back(scale(row, k / k_block));
+      any |= !same(values.back(), lookup.at(row, k));
+    }
+  if (!any) return std::nullopt;
+  InverseScales& to = of_a ? result.problem.a_scales : result.problem.b_scales;
+  to = to.in_tiles(result.keep(std::move(values)), 1, k_block);
+  if (!applies_scales(whole) && k_block < whole.a.k)
+    result.problem.promotion_interval = std::gcd(result.problem.promotion_interval, k_block);
+  return result;
+}
+
 std::optional<Product> with_inverted_scales(const Product& product, Side side) {
   return with_scale_values(product, side, [](float x) { return 1.0F / x; });
 }
@@ -261,7 +286,7 @@ std::optional<Product> with_scale_group_along_rows(const Product& product, Side 
                                                    std::int64_t row_block) {
   return changed(product, side,
                  [row_block](InverseScales& scales, const CodeMatrix& m, Product& of) {
-                   const ScaleTileGrid grid = grid_of(scales, m);
+                   const ScaleTileGrid grid = scale_grid(scales, m);
                    if (row_block == grid.row_block || grid.rows < 2) return false;
                    std::vector<float> values;
                    for (std::int64_t row = 0; row < m.rows; ++row)

@@ -85,6 +85,15 @@ std::optional<Product> take_with_scales_read_at(const Product& product, const Sa
                                                 Side side, const ScalePosition& position,
                                                 std::int64_t k_block = 0);
 
+/// The grid of an operand's scales.
+ScaleTileGrid scale_grid(const InverseScales& scales, const CodeMatrix& matrix);
+
+/// The sampled product with other scales of an operand: `scale(row, tile)` of a row of the whole
+/// matrix and of tile number `tile` of `k_block` terms. Nothing if no scale changes.
+std::optional<Product> take_with_scales_of(
+    const Product& product, const Sample& sample, Side side, std::int64_t k_block,
+    const std::function<float(std::int64_t row, std::int64_t tile)>& scale);
+
 /// 1 / inverse scale: a division in place of a multiplication.
 std::optional<Product> with_inverted_scales(const Product& product, Side side);
 /// Inverse scales rounded to nearest even in a narrower format (bf16, f16).

@@ -180,6 +180,35 @@ Product take_with_moved_terms(const Product& product, const Sample& sample, Side
   return result;
 }
 
+Product take_with_terms_at(const Product& product, const Sample& sample, Side side,
+                           const std::function<std::int64_t(std::int64_t k)>& source) {
+  Product result = take(product, sample);
+  CodeMatrix& m = side == Side::a ? result.problem.a : result.problem.b;
+  m = made_of(m.format, m.rows, m.k, result, [from = m, &source](std::int64_t row, std::int64_t k) {
+    const std::int64_t at = source(k);
+    return at < 0 || at >= from.k ? 0 : word_at(from, row, at);
+  });
+  return result;
+}
+
+std::optional<Product> take_with_codes_of_rows(
+    const Product& product, const Sample& sample, Side side,
+    const std::function<std::int64_t(std::int64_t row)>& source) {
+  const bool of_a = side == Side::a;
+  const CodeMatrix& whole = of_a ? product.problem.a : product.problem.b;
+  std::vector<std::int64_t> rows = of_a ? sample.rows : product.rows_of_b(sample.columns);
+  for (std::int64_t& row : rows) {
+    row = source(row);
+    if (row < 0 || row >= whole.rows) return std::nullopt;
+  }
+  Product result = take(product, sample);
+  CodeMatrix& m = of_a ? result.problem.a : result.problem.b;
+  m = made_of(m.format, m.rows, m.k, result, [&](std::int64_t i, std::int64_t k) {
+    return word_at(whole, rows[static_cast<std::size_t>(i)], k);
+  });
+  return result;
+}
+
 std::optional<Product> take_with_exchanged_nibbles(const Product& product, const Sample& sample,
                                                    Side side) {
   Product result = take(product, sample);

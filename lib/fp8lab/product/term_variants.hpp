@@ -2,6 +2,7 @@
 // Products with terms from a wrong place, in a wrong format, or with another sum.
 
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <vector>
 
@@ -23,6 +24,16 @@ std::optional<Product> with_codes_read_as(const Product& product, Side side,
 /// reads the next row, and beyond the matrix zeros.
 Product take_with_moved_terms(const Product& product, const Sample& sample, Side side,
                               std::int64_t by);
+
+/// The sampled product with term k of an operand read at `source(k)`; beyond the ends zeros.
+Product take_with_terms_at(const Product& product, const Sample& sample, Side side,
+                           const std::function<std::int64_t(std::int64_t k)>& source);
+
+/// The sampled product with the codes of row `source(row)` of an operand in each row, under the
+/// scales of the right one. Nothing if a row does not exist.
+std::optional<Product> take_with_codes_of_rows(
+    const Product& product, const Sample& sample, Side side,
+    const std::function<std::int64_t(std::int64_t row)>& source);
 
 /// The sampled product with the two codes of each byte exchanged: term k read at k xor 1. Nothing
 /// for formats of other widths than 4 bits.

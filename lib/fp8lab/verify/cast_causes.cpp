@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <bit>
 #include <cmath>
+#include <map>
 #include <optional>
 
 #include "fp8lab/cast/cast.hpp"
@@ -45,6 +46,38 @@ void add_wrong_results(const std::function<std::uint32_t(float)>& cast,
 
 float scaled(float x, std::span<const float> scale, std::size_t i) {
   return canonical(x * scale[scale.size() == 1 ? 0 : i]);
+}
+
+/// The numbers whose inverse, rounded to nearest, is a scale.
+std::vector<float> numbers_with_inverse(float scale) {
+  const float middle = 1.0F / scale;
+  std::vector<float> numbers{middle};
+  for (const float other : {std::nextafter(middle, 0.0F), std::nextafter(middle, HUGE_VALF)})
+    if (1.0F / other == scale) numbers.push_back(other);
+  if (1.0F / middle != scale && numbers.size() > 1) numbers.erase(numbers.begin());
+  return numbers;
+}
+
+/// By what a kernel divides that divides where it should multiply by the scale, for each element:
+/// of the numbers with this inverse the one that explains most of the elements with the scale.
+std::vector<float> divisors(const std::function<std::uint32_t(float)>& cast,
+                            std::span<const float> x, std::span<const float> scale,
+                            std::span<const std::uint32_t> got) {
+  const auto of = [&](std::size_t i) { return scale[scale.size() == 1 ? 0 : i]; };
+  std::map<std::uint32_t, std::map<float, std::size_t>> same;  // of each scale: numbers and hits
+  for (std::size_t i = 0; i < x.size(); ++i) {
+    std::map<float, std::size_t>& hits = same[std::bit_cast<std::uint32_t>(of(i))];
+    if (hits.empty())
+      for (const float number : numbers_with_inverse(of(i))) hits[number] = 0;
+    for (auto& [number, count] : hits) count += cast(x[i] / number) == got[i] ? 1 : 0;
+  }
+  std::map<std::uint32_t, float> best;
+  for (const auto& [s, hits] : same)
+    best[s] = std::ranges::max_element(hits, {}, [](const auto& hit) { return hit.second; })->first;
+  std::vector<float> result;
+  for (std::size_t i = 0; i < x.size(); ++i)
+    result.push_back(best[std::bit_cast<std::uint32_t>(of(i))]);
+  return result;
 }
 
 }  // namespace
@@ -161,8 +194,9 @@ Diagnosis diagnose_cast(const CastSpec& spec, std::span<const float> x,
                  codes_of([&](std::size_t i) { return cast(x[i] * s(i) * s(i)); }));
   judge.consider("inverted_scale", "divided by the scale instead of multiplied",
                  codes_of([&](std::size_t i) { return cast(x[i] / s(i)); }));
+  const std::vector<float> inverses = divisors(cast, x, scale, got_codes);
   judge.consider("divided_by_the_inverse", "divided by 1 / scale, which rounds differently",
-                 codes_of([&](std::size_t i) { return cast(x[i] / (1.0F / s(i))); }));
+                 codes_of([&](std::size_t i) { return cast(x[i] / inverses[i]); }));
   return judge.finish();
 }
 

@@ -9,6 +9,7 @@
 #include "fp8lab/tensors/codes.hpp"
 #include "fp8lab/verify/attempt.hpp"
 #include "fp8lab/verify/budget.hpp"
+#include "fp8lab/verify/cast_interval.hpp"
 #include "fp8lab/verify/judge.hpp"
 #include "fp8lab/verify/misplaced.hpp"
 #include "fp8lab/verify/product_causes.hpp"
@@ -48,6 +49,16 @@ std::vector<ErrorBudget> budgets_of(const Product& product, int threads) {
   return budgets;
 }
 
+/// The codes that the activation allows for each value; none where it has bits of its own.
+std::vector<CastInterval> reach_of(const OutputCast& output, const Finished& finished) {
+  std::vector<CastInterval> allowed;
+  for (std::size_t i = 0; i < finished.reach.size(); ++i) {
+    const auto value = static_cast<double>(finished.values[i]);
+    allowed.push_back(cast_interval(output, value - finished.reach[i], value + finished.reach[i]));
+  }
+  return allowed;
+}
+
 }  // namespace
 
 Diagnosis diagnose(const Product& product, std::span<const std::byte> got,
@@ -61,7 +72,8 @@ Diagnosis diagnose(const Product& product, std::span<const std::byte> got, const
   const FloatEnvironment environment;
   const Product sampled = take(product, sample);
   const FormatId id = product.output.format;
-  const std::vector<float> golden = compute(sampled, options.threads);
+  const Finished finished = compute_finished(sampled, true, options.threads);
+  const std::vector<float>& golden = finished.values;
   std::vector<std::uint32_t> got_codes;
   for (const std::int64_t row : sample.rows)
     for (const std::int64_t column : sample.columns)
@@ -71,6 +83,7 @@ Diagnosis diagnose(const Product& product, std::span<const std::byte> got, const
               std::move(got_codes),
               options.closeness == Closeness::budget ? budgets_of(sampled, options.threads)
                                                      : std::vector<ErrorBudget>{});
+  judge.allow(reach_of(product.output, finished));
   for (const WrongProduct& wrong : options.more) {
     const auto output =
         attempt([&] { return compute(take(wrong.product, sample), options.threads); });
@@ -81,7 +94,15 @@ Diagnosis diagnose(const Product& product, std::span<const std::byte> got, const
   if (!options.golden.empty())
     try_misplacements({id, product.rows(), product.columns(), options.golden, got}, sample, judge);
   try_mistakes(product, sample, sampled, golden, judge, options.threads);
-  return judge.finish();
+  std::vector<std::string> measured;
+  if (!judge.any_cause()) {
+    const OutputArea area =
+        options.area.value_or(OutputArea{0, product.rows(), 0, product.columns()});
+    measured = try_measured({product, got, area, sample, options.threads}, sampled, golden, judge);
+  }
+  Diagnosis diagnosis = judge.finish();
+  diagnosis.measured = std::move(measured);
+  return diagnosis;
 }
 
 }  // namespace fp8lab

@@ -31,12 +31,23 @@ struct Diagnosis {
   std::uint64_t mismatches = 0;  ///< in the sample
   std::uint64_t right = 0;       ///< in the sample
   std::uint64_t tried = 0;       ///< hypotheses that are possible for the problem
+  /// Weights, scales, codes and factors that were measured, where no known mistake explains the
+  /// sample (measure.hpp).
+  std::vector<std::string> measured{};
+};
+
+/// Rows and columns of an output.
+struct OutputArea {
+  std::int64_t row = 0;
+  std::int64_t rows = 0;
+  std::int64_t column = 0;
+  std::int64_t columns = 0;
 };
 
 /// A cause is reported if it explains at least this share of the mismatches ...
 inline constexpr double kExplainedShare = 0.95;
-/// ... and would change at most this share of the right elements.
-inline constexpr double kContradictedShare = 0.05;
+/// ... and would change no right element. Where nearness decides (budgets, FP64 sums), this share.
+inline constexpr double kContradictedShare = 0.01;
 
 /// The criterion for a mismatch, and for an explained mismatch.
 enum class Closeness : std::uint8_t {
@@ -58,6 +69,7 @@ struct DiagnosisOptions {
   std::span<const std::byte> golden{};
   std::span<const WrongProduct> more{};  ///< tried first
   int threads = 0;
+  std::optional<OutputArea> area{};  ///< where one mistake is thought to be; unset: everywhere
 };
 
 /// Diagnoses `got`, the codes of the whole output [m, n], on at most 16 rows and 256

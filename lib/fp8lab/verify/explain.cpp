@@ -45,7 +45,8 @@ std::vector<Region> look_at_regions(const Product& product, std::span<const std:
     for (std::int64_t& column : sample.columns) column += region.column;
     DiagnosisOptions how{.closeness = budget ? Closeness::budget : Closeness::bits,
                          .more = more,
-                         .threads = options.threads};
+                         .threads = options.threads,
+                         .area = OutputArea{region.row, region.rows, region.column, region.columns}};
     if (!budget) how.golden = golden;
     region.diagnosis = diagnose(product, got, sample, how);
     if (region.diagnosis->causes.empty() && unrelated(id, golden, got, columns, region))

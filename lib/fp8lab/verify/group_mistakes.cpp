@@ -34,17 +34,20 @@ std::vector<Neighbour> neighbours_of(const GroupedProduct& grouped, std::size_t 
   };
   const auto counts = [&](std::size_t i) {
     const Product& p = grouped.parts[i].product;
-    return p.rows() > 0 && p.problem.a.k > 0 && grouped.parts[i].group != own;
+    return p.problem.b.rows > 0 && p.problem.a.k > 0 && grouped.parts[i].group != own;
   };
+  const auto has_rows = [&](std::size_t i) { return grouped.parts[i].product.rows() > 0; };
+  // Beside a group without rows stands one that a count of groups with rows takes for its
+  // neighbour.
   for (std::size_t i = at; i-- > 0;)
     if (counts(i)) {
       add(i, "previous");
-      break;
+      if (has_rows(i)) break;
     }
   for (std::size_t i = at + 1; i < grouped.parts.size(); ++i)
     if (counts(i)) {
       add(i, "next");
-      break;
+      if (has_rows(i)) break;
     }
   for (std::size_t i = 0; i < grouped.parts.size(); ++i)
     if (counts(i)) {

@@ -68,4 +68,7 @@ GroupedReport verify(const GroupedProduct& product, const Operand& got,
 /// The report as text, with at most three wrong groups in full.
 std::string describe(const GroupedReport& report);
 
+/// The same in few lines, see `summary` of one product: where and why of the first wrong groups.
+std::string summary(const GroupedReport& report, const std::string& command = {});
+
 }  // namespace fp8lab

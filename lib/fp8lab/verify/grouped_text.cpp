@@ -104,4 +104,33 @@ std::string describe(const GroupedReport& r) {
   return text;
 }
 
+std::string summary(const GroupedReport& r, const std::string& command) {
+  constexpr std::size_t kMostGroups = 12;
+  const FloatEnvironment environment;
+  const auto is_wrong = [](const GroupOutcome& group) {
+    return group.report.verdict == Verdict::mismatch || !group.report.comparison.bitwise();
+  };
+  const auto wrong = static_cast<std::size_t>(std::ranges::count_if(r.groups, is_wrong));
+  if (wrong == 0) return describe(r);
+  std::string text = headline(r, wrong);
+  std::size_t shown = 0;
+  for (const GroupOutcome& group : r.groups) {
+    if (!is_wrong(group) || shown == kMostGroups) continue;
+    if (shown++ > 0) {
+      text += group_text(group, false);
+      continue;
+    }
+    std::string lines = summary(group.report);
+    for (const Cause& finding : group.findings)
+      lines += fmt::format("why:   {}: {}\n", finding.name, finding.text);
+    text += fmt::format("  group {} ({} of the output):\n", group.group,
+                        range(group.first_row, group.report.rows)) +
+            indented(lines);
+  }
+  if (wrong > kMostGroups) text += fmt::format("  and {} more groups\n", wrong - kMostGroups);
+  text += ungrouped_text(r);
+  if (!command.empty()) text += "next:  " + command + " --details\n";
+  return text;
+}
+
 }  // namespace fp8lab

@@ -34,6 +34,13 @@ Judge::Judge(const OutputCast& output, std::vector<std::uint32_t> golden,
     (right(i, got_[i]) ? diagnosis_.right : diagnosis_.mismatches) += 1;
 }
 
+void Judge::allow(std::vector<CastInterval> reach) {
+  reach_ = std::move(reach);
+  diagnosis_.right = diagnosis_.mismatches = 0;
+  for (std::size_t i = 0; i < golden_.size(); ++i)
+    (right(i, got_[i]) ? diagnosis_.right : diagnosis_.mismatches) += 1;
+}
+
 bool Judge::consider(std::string name, std::string text, std::span<const std::uint32_t> codes) {
   ++diagnosis_.tried;
   Cause cause{std::move(name), std::move(text), 0, 0};
@@ -85,15 +92,22 @@ bool Judge::keep(Cause cause, std::uint64_t mismatches) {
   const auto share = [](std::uint64_t part, double of, std::uint64_t all) {
     return static_cast<double>(part) - of * static_cast<double>(all);
   };
+  const bool by_nearness = cause.in_fp64 || !budgets_.empty();
+  const double contradicted = by_nearness ? kContradictedShare : 0.0;
   const bool enough = cause.explained > 0 &&
                       share(cause.explained, kExplainedShare, mismatches) >= 0.0 &&
-                      share(cause.contradicted, kContradictedShare, diagnosis_.right) <= 0.0;
+                      share(cause.contradicted, contradicted, diagnosis_.right) <= 0.0;
   if (enough) diagnosis_.causes.push_back(std::move(cause));
   return enough;
 }
 
 bool Judge::explains(std::size_t place, std::uint32_t code) const {
   if (same(got_[place], code)) return true;
+  if (!reach_.empty() && !is_nan(code) && !is_nan(got_[place])) {
+    const Format& f = format(output_.format);
+    const double wide = decode(f, reach_[place].high) - decode(f, reach_[place].low);
+    return std::abs(decode(f, got_[place]) - decode(f, code)) <= wide;
+  }
   if (budgets_.empty() || is_nan(code) || is_nan(got_[place])) return false;
   // Both may be off by as much as the budget allows.
   const ErrorBudget& budget = budgets_[place];
@@ -159,6 +173,7 @@ bool Judge::is_nan(std::uint32_t code) const {
 }
 
 bool Judge::right(std::size_t place, std::uint32_t code) const {
+  if (!reach_.empty() && lies_in(reach_[place], output_.format, code)) return true;
   return budgets_.empty() ? same(golden_[place], code)
                           : allowed(budgets_[place], output_, golden_[place], code);
 }

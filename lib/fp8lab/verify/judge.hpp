@@ -9,6 +9,7 @@
 
 #include "fp8lab/product/product.hpp"
 #include "fp8lab/verify/budget.hpp"
+#include "fp8lab/verify/cast_interval.hpp"
 #include "fp8lab/verify/causes.hpp"
 
 namespace fp8lab {
@@ -22,6 +23,9 @@ class Judge {
   /// With budgets, one per element, codes within them are right.
   Judge(const OutputCast& output, std::vector<std::uint32_t> golden, std::vector<std::uint32_t> got,
         std::vector<ErrorBudget> budgets = {});
+
+  /// Codes within these intervals, one an element, are right too (epilogue.hpp).
+  void allow(std::vector<CastInterval> reach);
 
   /// Judges the output of a mistake on the sample: true if it is a cause.
   bool consider(std::string name, std::string text, std::span<const std::uint32_t> codes);
@@ -63,7 +67,7 @@ class Judge {
   [[nodiscard]] bool right(std::size_t place, std::uint32_t code) const;
   /// Whether a mistake that gives `code` would have made the right element at `place` wrong.
   [[nodiscard]] bool contradicts(std::size_t place, std::uint32_t code) const {
-    return budgets_.empty() ? !same(got_[place], code) : !right(place, code);
+    return budgets_.empty() && reach_.empty() ? !same(got_[place], code) : !right(place, code);
   }
 
   /// The mismatch that is the furthest from the right value, relative to it.
@@ -77,6 +81,7 @@ class Judge {
   std::vector<std::uint32_t> golden_;
   std::vector<std::uint32_t> got_;
   std::vector<ErrorBudget> budgets_;  // one an element, or none
+  std::vector<CastInterval> reach_;   // one an element, or none
   Diagnosis diagnosis_;
 };
 

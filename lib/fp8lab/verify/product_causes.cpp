@@ -22,6 +22,7 @@
 #include "fp8lab/verify/code_mistakes.hpp"
 #include "fp8lab/verify/k_blocks.hpp"
 #include "fp8lab/verify/kernel_causes.hpp"
+#include "fp8lab/verify/measured_epilogue.hpp"
 #include "fp8lab/verify/scale_mistakes.hpp"
 #include "fp8lab/verify/stand_in.hpp"
 
@@ -68,7 +69,52 @@ class ProductHypotheses {
     blocks_of_k(golden);
     if (judge_.any_cause()) return;
     tables_of_codes();
-    if (!judge_.any_cause()) factor(golden);
+  }
+
+  /// A mistake that was measured. Tables of codes are judged by FP64 sums.
+  void measured(const MeasuredMistake& mistake) {
+    const auto wrong = [&](const Sample& sample) {
+      return attempt([&] { return mistake.take(sample); });
+    };
+    if (!mistake.take) {
+      in_fp64(
+          mistake.name, mistake.text, probed_, [&] { return sampled_; }, mistake.a, mistake.b);
+    } else if (!mistake.rough) {
+      taken_or_in_fp64(mistake.name, mistake.text, wrong);
+    } else if (const std::optional<Product> few = wrong(probe_of_whole_)) {
+      in_fp64(mistake.name, mistake.text, *few, [&] { return *wrong(sample_); });
+    }
+  }
+
+  /// One factor for all outputs, measured: the scale of a whole tensor, or alpha, is another
+  /// number.
+  void factor(std::span<const float> golden) {
+    constexpr std::size_t kFewest = 16;  // mismatches that one factor must explain
+    std::vector<double> ratios;
+    for (std::size_t i = 0; i < golden.size(); ++i) {
+      const double ratio = judge_.got_value(i) / static_cast<double>(golden[i]);
+      if (!judge_.is_right(i) && std::isfinite(ratio)) ratios.push_back(ratio);
+    }
+    if (ratios.size() < kFewest) return;
+    const auto middle = ratios.begin() + std::ssize(ratios) / 2;
+    std::nth_element(ratios.begin(), middle, ratios.end());
+    const double ratio = *middle;
+    if (ratio == 0.0) return;
+    const Format& f = format(product_.output.format);
+    std::vector<double> values;
+    std::vector<double> tolerances;
+    for (const float x : golden) {
+      values.push_back(ratio * static_cast<double>(x));
+      tolerances.push_back(std::max(
+          std::ldexp(std::abs(values.back()), -std::min(f.mantissa_bits, 21)), f.min_subnormal()));
+    }
+    const GemmProblem& p = product_.problem;
+    const bool levels = p.a_scales.tensor_scale != 1.0F || p.b_scales.tensor_scale != 1.0F;
+    judge_.consider_in_fp64(
+        levels ? "other_tensor_scale" : "other_factor",
+        fmt::format("{} is {:.6g} times the right one in all outputs",
+                    levels ? "a tensor scale" : "a scale of the whole sum, or alpha,", ratio),
+        values, tolerances);
   }
 
  private:
@@ -345,37 +391,6 @@ class ProductHypotheses {
     }
   }
 
-  /// One factor for all outputs, measured: the scale of a whole tensor, or alpha, is another
-  /// number.
-  void factor(std::span<const float> golden) {
-    constexpr std::size_t kFewest = 16;  // mismatches that one factor must explain
-    std::vector<double> ratios;
-    for (std::size_t i = 0; i < golden.size(); ++i) {
-      const double ratio = judge_.got_value(i) / static_cast<double>(golden[i]);
-      if (!judge_.is_right(i) && std::isfinite(ratio)) ratios.push_back(ratio);
-    }
-    if (ratios.size() < kFewest) return;
-    const auto middle = ratios.begin() + std::ssize(ratios) / 2;
-    std::nth_element(ratios.begin(), middle, ratios.end());
-    const double ratio = *middle;
-    if (ratio == 0.0) return;
-    const Format& f = format(product_.output.format);
-    std::vector<double> values;
-    std::vector<double> tolerances;
-    for (const float x : golden) {
-      values.push_back(ratio * static_cast<double>(x));
-      tolerances.push_back(std::max(
-          std::ldexp(std::abs(values.back()), -std::min(f.mantissa_bits, 21)), f.min_subnormal()));
-    }
-    const GemmProblem& p = product_.problem;
-    const bool levels = p.a_scales.tensor_scale != 1.0F || p.b_scales.tensor_scale != 1.0F;
-    judge_.consider_in_fp64(
-        levels ? "other_tensor_scale" : "other_factor",
-        fmt::format("{} is {:.6g} times the right one in all outputs",
-                    levels ? "a tensor scale" : "a scale of the whole sum, or alpha,", ratio),
-        values, tolerances);
-  }
-
   /// Pointers along K that are off: one element, one vector of 16 bytes.
   void pointers() {
     for (const auto& [side, letter, of] :
@@ -492,6 +507,26 @@ class ProductHypotheses {
 };
 
 }  // namespace
+
+std::vector<std::string> try_measured(const MeasuredPart& part, const Product& sampled,
+                                      std::span<const float> golden, Judge& judge) {
+  const Measurement found = attempt([&] { return measure(part); }).value_or(Measurement{});
+  ProductHypotheses hypotheses(part.product, part.sample, sampled, judge, part.threads);
+  for (const MeasuredMistake& mistake : found.mistakes) hypotheses.measured(mistake);
+  std::vector<std::string> lines = found.lines;
+  const auto epilogue = [&] {
+    if (judge.any_cause()) return;
+    const auto measured = attempt(
+        [&] { return measure_epilogue(part.product, part.sample, sampled, judge, part.threads); });
+    for (const std::string& line : measured.value_or(std::vector<std::string>{}))
+      lines.push_back(line);
+  };
+  // A factor of the sum is alpha's where there is an epilogue, and otherwise a scale's.
+  if (!sampled.epilogue.empty()) epilogue();
+  if (!judge.any_cause()) hypotheses.factor(golden);
+  if (sampled.epilogue.empty()) epilogue();
+  return lines;
+}
 
 void try_mistakes(const Product& product, const Sample& sample, const Product& sampled,
                   std::span<const float> golden, Judge& judge, int threads) {

@@ -141,6 +141,158 @@ std::string map_text(const VerifyReport& r) {
   return text;
 }
 
+/// Lines that are no longer than a terminal is wide, the later ones indented.
+std::string wrapped(const std::string& text, std::size_t indent) {
+  constexpr std::size_t kWidth = 80;
+  std::string lines;
+  std::size_t at = 0;
+  while (at < text.size()) {
+    const std::size_t margin = lines.empty() ? 0 : indent;
+    std::size_t end = text.size();
+    if (text.size() - at > kWidth - margin) {
+      end = text.rfind(' ', at + kWidth - margin);
+      if (end == std::string::npos || end <= at) end = std::min(text.find(' ', at), text.size());
+    }
+    lines += std::string(margin, ' ') + text.substr(at, end - at) + '\n';
+    at = std::min(text.find_first_not_of(' ', end), text.size());
+  }
+  return lines;
+}
+
+/// The map with at most so many lines and characters: each is the largest of what it stands for.
+std::string small_map(const VerifyReport& r) {
+  constexpr std::int64_t kLines = 6;
+  constexpr std::int64_t kCharacters = 64;
+  VerifyReport small;
+  small.rows = r.rows;
+  small.columns = r.columns;
+  small.comparison = r.comparison;
+  const std::int64_t down = std::max<std::int64_t>(1, (r.map.rows + kLines - 1) / kLines);
+  const std::int64_t across =
+      std::max<std::int64_t>(1, (r.map.columns + kCharacters - 1) / kCharacters);
+  small.map.tile_rows = r.map.tile_rows * down;
+  small.map.tile_columns = r.map.tile_columns * across;
+  small.map.rows = (r.map.rows + down - 1) / down;
+  small.map.columns = (r.map.columns + across - 1) / across;
+  small.map.counts.assign(static_cast<std::size_t>(small.map.rows * small.map.columns), 0);
+  for (std::int64_t row = 0; row < r.map.rows; ++row)
+    for (std::int64_t column = 0; column < r.map.columns; ++column)
+      small.map
+          .counts[static_cast<std::size_t>(row / down * small.map.columns + column / across)] +=
+          r.map.counts[static_cast<std::size_t>(row * r.map.columns + column)];
+  return map_text(small);
+}
+
+bool fills_output(const VerifyReport& r) {
+  return r.comparison.bit_mismatches == r.comparison.values.count;
+}
+
+/// The regions and a small map.
+std::string where_text(const VerifyReport& r) {
+  constexpr std::size_t kRegions = 3;
+  if (fills_output(r)) return "where: all outputs\n";
+  std::string text;
+  for (std::size_t i = 0; i < std::min(kRegions, r.regions.size()); ++i)
+    text += wrapped(fmt::format("{} {}", i == 0 ? "where:" : "      ", describe(r.regions[i])), 7);
+  if (r.regions.size() > kRegions)
+    text += fmt::format("       and {} more regions\n", r.regions.size() - kRegions);
+  if (r.regions.empty() && !r.elements.empty())
+    text += fmt::format("where: scattered, the first at row {}, column {}\n", r.elements[0].row,
+                        r.elements[0].column);
+  return text + (r.regions.size() > 1 || r.regions.empty() ? small_map(r) : "");
+}
+
+/// The first wrong element and its numbers, of outputs with few of them.
+std::string element_line(const VerifyReport& r) {
+  if (r.elements.empty() || r.comparison.bit_mismatches > 4) return "";
+  const ElementReport& e = r.elements[0];
+  const Format& f = format(r.output);
+  std::string text = fmt::format("first: row {} column {}: expected {}, got {}", e.row, e.column,
+                                 code_text(f, e.mismatch.expected), code_text(f, e.mismatch.got));
+  std::string models;
+  for (const ModelAnswer& answer : e.models)
+    if (answer.code == e.mismatch.got) models += fmt::format(" {}", answer.model);
+  if (!models.empty()) text += "; models that give this:" + models;
+  return wrapped(text.size() > 300 ? text.substr(0, 296) + " ..." : text, 7);
+}
+
+std::string why_text(const VerifyReport& r) {
+  constexpr std::size_t kCauses = 2;
+  constexpr std::size_t kMeasured = 4;
+  if (!r.diagnosis) return "";
+  const Diagnosis& d = *r.diagnosis;
+  std::string text;
+  for (std::size_t i = 0; i < std::min(kCauses, d.causes.size()); ++i) {
+    const Cause& cause = d.causes[i];
+    text += wrapped(
+        fmt::format("{} {}: {} (explains {} of {} sampled mismatches, changes {} of {} right "
+                    "outputs)",
+                    i == 0 ? "why:  " : "or:   ", cause.name, cause.text, cause.explained,
+                    d.mismatches, cause.contradicted, d.right),
+        7);
+  }
+  if (d.causes.size() > kCauses)
+    text +=
+        fmt::format("       and {} more that explain equally many\n", d.causes.size() - kCauses);
+  if (!d.causes.empty()) return text;
+  const bool in_regions = std::ranges::any_of(r.regions, [](const Region& region) {
+    return region.content != RegionContent::other ||
+           (region.diagnosis && !region.diagnosis->causes.empty());
+  });
+  text = in_regions ? "why:   what the regions say; no one cause for all of them\n"
+                    : fmt::format("why:   none of {} known mistakes explains it\n", d.tried);
+  for (std::size_t i = 0; i < std::min(kMeasured, d.measured.size()); ++i) {
+    const std::string line = wrapped("measured: " + d.measured[i], 9);
+    text +=
+        "       " +
+        line.substr(0, line.find('\n', 60) == std::string::npos ? line.size() : line.find('\n')) +
+        (line.ends_with('\n') ? "" : "\n");
+  }
+  return text;
+}
+
+/// An option of a command with another value, in place of the one that it has.
+std::string with_value(std::string command, const std::string& option, const std::string& value) {
+  const std::size_t at = command.find(" " + option + " ");
+  if (at != std::string::npos) {
+    const std::size_t end = command.find(' ', at + option.size() + 2);
+    command.erase(at, end == std::string::npos ? std::string::npos : end - at);
+  }
+  return fmt::format("{} {} {}", command, option, value);
+}
+
+/// What shows more, or that the cause is the right one.
+std::string next_command(const VerifyReport& r, const std::string& command) {
+  if (r.check.kind == Check::Kind::bitwise && r.budget && r.budget->checked > 0 &&
+      r.budget->within == r.budget->checked)
+    return with_value(command, "--check", "budget");
+  if (!r.diagnosis || r.diagnosis->causes.empty()) return command + " --details";
+  const std::string& name = r.diagnosis->causes.front().name;
+  const auto after = [&](std::string_view prefix) { return name.substr(prefix.size()); };
+  if (name.starts_with("accumulator_"))
+    return with_value(command, "--model", after("accumulator_"));
+  if (name.starts_with("promotion_"))
+    return with_value(command, "--promotion", after("promotion_"));
+  if (name == "no_promotion") return with_value(command, "--promotion", "0");
+  if (name.starts_with("split_k_")) return with_value(command, "--split-k", after("split_k_"));
+  if (name.starts_with("scale_order_"))
+    return with_value(command, "--scale-order", after("scale_order_"));
+  if (name.starts_with("c_in_")) return with_value(command, "--c-enters", after("c_in_"));
+  if (name.starts_with("activation_"))
+    return with_value(command, "--activation", after("activation_"));
+  return command + " --details";
+}
+
+std::string budget_line(const VerifyReport& r) {
+  if (!r.budget) return "";
+  return fmt::format(
+      "  {} of {} examined mismatches{} are within the budget of the exact result (median "
+      "budget: {:.3g} of the result)\n",
+      r.budget->within, r.budget->checked,
+      r.check.kind == Check::Kind::budget ? " (the largest, and evenly spread ones)" : "",
+      r.budget->median);
+}
+
 std::string diagnosis_text(const Diagnosis& d) {
   std::string text;
   for (std::size_t i = 0; i < std::min(kMostCauses, d.causes.size()); ++i) {
@@ -158,6 +310,7 @@ std::string diagnosis_text(const Diagnosis& d) {
     text += fmt::format("  and {} more that explain equally many\n", d.causes.size() - kMostCauses);
   if (d.causes.empty())
     text = fmt::format("  cause: none of {} known mistakes explains it\n", d.tried);
+  for (const std::string& line : d.measured) text += fmt::format("  measured: {}\n", line);
   return text;
 }
 
@@ -202,21 +355,29 @@ std::string describe(const VerifyReport& r) {
   const FloatEnvironment environment;
   std::string text = headline(r);
   if (!r.comparison.bitwise()) {
+    for (const Region& region : r.regions) text += fmt::format("  region: {}\n", describe(region));
+    text += map_text(r);
+    if (r.diagnosis) text += diagnosis_text(*r.diagnosis);
     text += metrics_text(r);
     for (const ElementReport& element : r.elements) text += element_text(r, element);
-    text += map_text(r);
-    for (const Region& region : r.regions) text += fmt::format("  region: {}\n", describe(region));
-    if (r.budget)
-      text += fmt::format(
-          "  {} of {} examined mismatches{} are within the budget of the exact result (median "
-          "budget: {:.3g} of the result)\n",
-          r.budget->within, r.budget->checked,
-          r.check.kind == Check::Kind::budget ? " (the largest, and evenly spread ones)" : "",
-          r.budget->median);
-    if (r.diagnosis) text += diagnosis_text(*r.diagnosis);
+    text += budget_line(r);
     text += gates_text(r);
   }
   if (r.power) text += describe(*r.power, r.power_of_check);
+  return text;
+}
+
+std::string summary(const VerifyReport& r, const std::string& command) {
+  const FloatEnvironment environment;
+  if (r.comparison.bitwise() && r.verdict != Verdict::mismatch) return describe(r);
+  std::string text = wrapped(headline(r).substr(0, headline(r).find('\n')), 2);
+  text += where_text(r) + why_text(r) + element_line(r) +
+          wrapped(budget_line(r).substr(std::min<std::size_t>(2, budget_line(r).size())), 2);
+  if (r.power) {
+    const std::string power = describe(*r.power, r.power_of_check);
+    text += wrapped(power.substr(2, power.find('\n') - 2), 2);
+  }
+  if (!command.empty()) text += "next:  " + next_command(r, command) + '\n';
   return text;
 }
 

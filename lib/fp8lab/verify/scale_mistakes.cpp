@@ -212,7 +212,18 @@ class Table {
     }
   }
 
+  /// Rows of tiles of the operand that has more of them.
+  [[nodiscard]] std::int64_t rows_of_tiles() const {
+    const auto rows = [](const InverseScales& scales, const CodeMatrix& m) {
+      return scales.empty() ? std::int64_t{0} : ceil_divide(m.rows, scales.row_block);
+    };
+    return std::max(rows(p_.a_scales, p_.a), rows(p_.b_scales, p_.b));
+  }
+
   void places_along_rows() {
+    if (rows_of_tiles() == 2)  // the next one is the previous one, too
+      place("scale_{}_of_other_row", "{} of the other one of two rows of tiles",
+            moved_along_rows(1));
     for (const std::int64_t by : {1, -1})
       place(fmt::format("scale_{{}}_of_{}_row", by > 0 ? "next" : "previous"),
             fmt::format("{{}} of the {} row of tiles", by > 0 ? "next" : "previous"),

@@ -232,7 +232,9 @@ VerifyReport verify(const Product& product, const Operand& got, const VerifyOpti
     const std::vector<WrongProduct> more = more_mistakes(options);
     report.regions = look_at_regions(product, golden, codes, options, more, report);
     tell(options.progress, "causes", 0.5);
-    diagnose_what_counts(product, golden, codes, mismatches, options, more, report);
+    // Causes are sought in the codes as they are: those within reach of an activation are right,
+    // but not what another mistake makes of them.
+    diagnose_what_counts(product, golden, dense.view.bytes, mismatches, options, more, report);
     add_elements(report);
     for (ElementReport& element : report.elements) explain_element(product, element);
   }

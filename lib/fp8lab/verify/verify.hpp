@@ -107,8 +107,13 @@ VerifyReport verify(const Operand& golden, const Operand& got, const VerifyOptio
 VerifyReport verify_cast(const CastSpec& spec, const Operand& x, const Operand* scale,
                          const Operand& got, const VerifyOptions& options = {});
 
-/// The report as text, as `fp8lab verify` prints it and a failed test shows it.
+/// The report as text with all that it has: verdict, regions, causes, then figures, as `fp8lab
+/// verify --details` prints it.
 std::string describe(const VerifyReport& report);
+
+/// The same in at most 25 lines of 80 characters, but for the command: verdict, where, why and what
+/// to try next. `command`: how the check was called; empty: it is not told what to try next.
+std::string summary(const VerifyReport& report, const std::string& command = {});
 
 /// A table of faults and checks: which check detects which fault.
 std::string describe_faults(const PowerReport& power);
