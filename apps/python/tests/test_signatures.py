@@ -17,8 +17,7 @@ from fp8lab._options import ProductOptions
 
 KEPT = pathlib.Path(__file__).parent / "signatures"
 MODULES = ["fp8lab", "fp8lab.results", "fp8lab.testing"]
-if importlib.util.find_spec("torch"):
-    MODULES.append("fp8lab.torch")
+MODULES += [f"fp8lab.{name}" for name in ("jax", "torch") if importlib.util.find_spec(name)]
 
 
 def lines_of(name, function):
