@@ -88,11 +88,15 @@ Study read_study(const Parameters& parameters) {
   return study;
 }
 
-std::string setup(const Study& study) {
+std::string setup_of_a_run(const Study& study) {
   const StudySettings& s = study.settings;
-  return fmt::format("{} parameters, {} ranks of {} tokens per step, {} steps, {}",
+  return fmt::format("{} parameters, {} ranks of {} tokens per step, {} steps",
                      study.runs.front().parameters, study.systems.front().reduction.ranks,
-                     s.sequences * s.shape.length, s.schedule.steps, counted(study.seeds, "seed"));
+                     s.sequences * s.shape.length, s.schedule.steps);
+}
+
+std::string setup(const Study& study) {
+  return fmt::format("{}, {}", setup_of_a_run(study), counted(study.seeds, "seed"));
 }
 
 Table system_table(const Study& study) {
@@ -137,8 +141,11 @@ Table repeat_table(const Study& study) {
 }
 
 Plot curve_plot(const Study& study) {
-  Plot plot{
-      "loss", fmt::format("Loss, first seed ({})", setup(study)), {"step"}, {"loss, nats"}, {}};
+  Plot plot{"loss",
+            fmt::format("Loss of the first seed ({})", setup_of_a_run(study)),
+            {"step"},
+            {"loss, nats"},
+            {}};
   for (std::size_t i = 0; i < study.systems.size(); ++i)
     plot.series.push_back(loss_curve(std::string(study.systems[i].name), study.run(i, 0).losses));
   plot.series.front().style = Series::Style::dashed;

@@ -2,7 +2,6 @@
 
 #include <fmt/format.h>
 
-#include <limits>
 #include <string>
 #include <utility>
 #include <vector>
@@ -108,13 +107,10 @@ Series line(const std::vector<Point>& points, std::size_t tile, const CastProfil
   for (const Point& p : points) {
     if (p.tile != tile || p.policy != policy) continue;
     const Spread& spread = p.spread.*figure;
-    const auto percent = [](double share) {
-      return share > 0.0 ? 100.0 * share : std::numeric_limits<double>::quiet_NaN();
-    };
     series.x.push_back(p.tensor.outlier);
-    series.y.push_back(percent(spread.mean));
-    series.low.push_back(percent(spread.min));
-    series.high.push_back(percent(spread.max));
+    series.y.push_back(100.0 * spread.mean);
+    series.low.push_back(100.0 * spread.min);
+    series.high.push_back(100.0 * spread.max);
   }
   return series;
 }

@@ -209,7 +209,7 @@ TEST_CASE("a long curve has marks at some of its points, bands are paler the mor
 
 TEST_CASE("curves are told apart by colours, then dashes, and marks where they have some",
           "[plots]") {
-  const json colours{"#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000"};
+  const json colours{"#0072B2", "#C44E00", "#009E73", "#A05195", "#E69F00", "#56B4E9", "#000000"};
   const json marks{"circle",        "square", "triangle-up",   "diamond",
                    "triangle-down", "cross",  "triangle-right"};
   for (const auto style : {Series::Style::lines, Series::Style::lines_points, Series::Style::steps,
@@ -228,11 +228,12 @@ TEST_CASE("curves are told apart by colours, then dashes, and marks where they h
       for (std::size_t i = 0; i < 16; ++i) {
         CHECK(range[i] == colours[i % 7]);
         if (encoding.contains("strokeDash"))
-          CHECK(encoding["strokeDash"]["scale"]["range"][i] == (dashed   ? json{8, 5}
+          CHECK(encoding["strokeDash"]["scale"]["range"][i] == (marked   ? json{1, 0}
+                                                                : dashed ? json{8, 5}
                                                                 : i >= 7 ? json{2, 3}
                                                                          : json{1, 0}));
         if (encoding.contains("shape"))
-          CHECK(encoding["shape"]["scale"]["range"][i] == marks[i % 7]);
+          CHECK(encoding["shape"]["scale"]["range"][i] == marks[(i + 3 * (i / 7)) % 7]);
       }
       // A legend without any mark has strokes; nobody asks for a legend without a name.
       CHECK(encoding["color"]["legend"] ==

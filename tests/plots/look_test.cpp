@@ -33,11 +33,82 @@ Plot variants() {
   return plot;
 }
 
+Indices places_of(const Plot& plot) {
+  Indices places;
+  for (const SeriesColour& colour : colours_of(plot)) {
+    CHECK(colour.shades == 0);
+    places.push_back(colour.place);
+  }
+  return places;
+}
+
+Plot labelled(const std::vector<std::string>& labels) {
+  Plot plot{"p", "t", {"x"}, {"y"}, {}};
+  for (const std::string& label : labels) plot.series.push_back({label, {1, 2}, {1, 2}});
+  return plot;
+}
+
 }  // namespace
+
+TEST_CASE("a thing has one colour in all plots that stand together", "[plots]") {
+  std::vector<Plot> plots{labelled({"a", "b, K^2"}), labelled({"c", "b, K^3", "a"}),
+                          labelled({"d, one", "d, two"})};
+  plots[1].series.push_back({"b dashed", {1}, {1}, Series::Style::dashed, {}, {}, 1});
+  assign_colours(plots);
+  const auto place = [&](std::size_t p, std::size_t s) { return plots[p].series[s].colour->place; };
+  CHECK((place(0, 0) == 0 && place(0, 1) == 1));
+  CHECK((place(1, 0) == 2 && place(1, 1) == 1 && place(1, 2) == 0 && place(1, 3) == 1));
+  // Both begin with the same words, so that their whole labels tell what they are.
+  CHECK((place(2, 0) == 3 && place(2, 1) == 4));
+  // A palette that is used up begins again, but not within a plot.
+  std::vector<Plot> many{labelled({"0", "1", "2", "3", "4", "5", "6", "7"}), labelled({"8", "9"})};
+  for (Plot& plot : many)
+    for (Series& series : plot.series) series.label.insert(0, "s");
+  assign_colours(many);
+  CHECK(many[0].series[7].colour->place == 7);
+  CHECK((many[1].series[0].colour->place == 0 && many[1].series[1].colour->place == 1));
+}
+
+TEST_CASE("an ordered quantity has shades from dark to light in every plot", "[plots]") {
+  using C = SeriesColour;
+  std::vector<Plot> plots{
+      labelled({"one scale", "per tile of 128", "per tile of 16", "per tile of 64"}),
+      labelled({"per tile of 64", "per tile of 16", "sm80.mma", "sm89.mma", "sm90.mma"})};
+  assign_colours(plots);
+  CHECK(plots[0].series[0].colour == C{0, 0});
+  CHECK(plots[0].series[1].colour == C{2, 3});
+  CHECK(plots[0].series[2].colour == C{0, 3});
+  CHECK(plots[0].series[3].colour == C{1, 3});
+  CHECK(plots[1].series[0].colour == C{1, 3});
+  CHECK(plots[1].series[1].colour == C{0, 3});
+  // Digits of names are no quantities.
+  for (std::size_t i = 2; i < 5; ++i) CHECK(plots[1].series[i].colour->shades == 0);
+  const auto colour_of = [](const Plot& plot, std::size_t series) {
+    const auto spec = nlohmann::json::parse(plot_json(plot));
+    return spec["layer"][0]["encoding"]["color"]["scale"]["range"][series].get<std::string>();
+  };
+  CHECK(colour_of(plots[0], 2) == colour_of(plots[1], 1));
+  CHECK(colour_of(plots[0], 2) == "#0B1F78");
+  CHECK(colour_of(plots[0], 1) == "#B79825");
+  // Two are no order, and eight are too many shades.
+  CHECK(colours_of(labelled({"tile 1", "tile 2"}))[0].shades == 0);
+  CHECK(colours_of(labelled({"t 1", "t 2", "t 3", "t 4", "t 5", "t 6", "t 7"}))[6] == C{6, 7});
+  CHECK(colours_of(labelled({"t 1", "t 2", "t 3", "t 4", "t 5", "t 6", "t 7", "t 8"}))[7] ==
+        C{7, 0});
+}
+
+TEST_CASE("marks have no dashes, and other shapes where colours come again", "[plots]") {
+  const Plot plot = labelled({"a", "b", "c", "d", "e", "f", "g", "h"});
+  const auto spec = nlohmann::json::parse(plot_json(plot));
+  const auto& looks = spec["layer"][1]["encoding"];
+  CHECK(spec["layer"][0]["encoding"]["strokeDash"]["scale"]["range"][7] == nlohmann::json{1, 0});
+  CHECK(looks["color"]["scale"]["range"][7] == looks["color"]["scale"]["range"][0]);
+  CHECK(looks["shape"]["scale"]["range"][7] != looks["shape"]["scale"]["range"][0]);
+}
 
 TEST_CASE("a variant has the colour of what it varies, others the next one", "[plots]") {
   Plot plot = variants();
-  CHECK(colours_of(plot) == Indices{0, 1, 0, 1, 2});
+  CHECK(places_of(plot) == Indices{0, 1, 0, 1, 2});
   const auto looks = nlohmann::json::parse(plot_json(plot))["layer"][0]["encoding"];
   const auto colours = looks["color"]["scale"]["range"];
   CHECK((colours[2] == colours[0] && colours[3] == colours[1] && colours[0] != colours[1]));
@@ -46,7 +117,7 @@ TEST_CASE("a variant has the colour of what it varies, others the next one", "[p
   const auto dashes = looks["strokeDash"]["scale"]["range"];
   CHECK((dashes[0] == nlohmann::json{1, 0} && dashes[2] == nlohmann::json{8, 5}));
   plot.series[3].like = 2;  // which has no colour of its own
-  CHECK_THROWS_WITH(colours_of(plot), contains("like of series 'b dashed'") && contains("got 2"));
+  CHECK_THROWS_WITH(places_of(plot), contains("like of series 'b dashed'") && contains("got 2"));
   plot.series[3].like = 9;
   CHECK_THROWS_WITH(plot_json(plot), contains("got 9"));
 }

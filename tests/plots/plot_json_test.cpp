@@ -76,6 +76,21 @@ TEST_CASE("plots leave out what an axis cannot show, and count it", "[experiment
   CHECK(subtitle(spec_of(Plot{"p", "t", {"x"}, {"y"}, {}})) == "no value to show");
 }
 
+TEST_CASE("edges of a band at zero lie on the lower end of a log axis", "[plots]") {
+  Plot plot{"p", "t", {"x"}, {"y", true}, {{"s", {1, 2, 3}, {0.0, 0.2, 0.5}}}};
+  plot.series[0].low = {0.0, 0.0, 0.25};
+  plot.series[0].high = {0.0, 0.5, 1.0};
+  const json spec = spec_of(plot);
+  std::vector<std::string> edges;
+  for (const json& step : spec["transform"])
+    if (step.value("as", "") == "low" || step.value("as", "") == "high")
+      edges.push_back(step["calculate"]);
+  REQUIRE(edges.size() == 2);
+  CHECK_THAT(edges[0], contains("log_y ? max(datum.low, 0.2) : datum.low"));
+  CHECK_THAT(edges[1], contains("log_y ? max(datum.high, 0.2) : datum.high"));
+  CHECK(subtitle(spec) == "1 value ≤ 0 left out (log axis)");
+}
+
 TEST_CASE("a line of one point has a mark", "[plots]") {
   const Plot plot{"p",
                   "title",
@@ -179,6 +194,10 @@ TEST_CASE("a second scale of x has ticks at whole powers of its own", "[plots]")
   CHECK(axes[0]["title"] == json{"outlier"});
   CHECK((axes[1]["title"] == "in σ" && axes[1]["orient"] == "top"));
   CHECK(axes[1]["values"] == json{5.0, 50.0, 500.0});  // 10, 100 and 1000 of 0.5
+  // The page makes the axis linear: what labels its ticks divides there too.
+  const std::string label = axes[1]["labelExpr"];
+  CHECK_THAT(label, contains("log_x ? ") &&
+                        contains(" : datum.label == '' ? '' : format(datum.value / 0.5, '.3~r')"));
   plot.x.second->unit = 0.0;
   CHECK_THROWS_WITH(plot_json(plot), contains("a positive number, got 0"));
 }

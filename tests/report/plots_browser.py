@@ -14,7 +14,8 @@ import sys
 import tempfile
 import xml.etree.ElementTree as ElementTree
 
-sys.path[:0] = [str(pathlib.Path(__file__).resolve().parent.parent / folder) for folder in ("browser", "experiment")]
+sys.path[:0] = [str(pathlib.Path(__file__).resolve().parent.parent / folder) for folder in ("browser", "experiment", "explorer")]
+import colours  # noqa: E402
 import harness  # noqa: E402
 import kept_tables  # noqa: E402
 import readable  # noqa: E402
@@ -211,8 +212,12 @@ def interaction(opened):
     tool(figure, "log x").click()
     until(page, lambda: tick_texts(figure) != before, "linear on a press")
     check(tool(figure, "log x").get_attribute("aria-pressed") == "false", "and the button says so")
-    tool(figure, "log x").click()
-    until(page, lambda: tick_texts(figure) == before, "logarithmic again")
+    check("values ≤ 0" not in figure.locator("p.quiet").all_inner_texts(), "an axis that shows all has no note")
+    tool(figure, "log y").click()
+    until(page, lambda: tool(figure, "log y").get_attribute("aria-pressed") == "false", "both are linear")
+    tool(figure, "all of it").click()
+    until(page, lambda: tick_texts(figure) == before, "all of it brings the axes back")
+    check([tool(figure, f"log {axis}").get_attribute("aria-pressed") for axis in "xy"] == ["true", "true"], "and their buttons say so")
 
     name, text = download(page, tool(figure, "SVG"))
     root = ElementTree.fromstring(text)
@@ -303,7 +308,93 @@ def colours_and_scales(opened):
     texts = figure.locator(".picture svg text").all_text_contents()
     check("in units of σ of the other elements" in texts, f"a second scale: {texts}")
     check("10²" in texts, f"ticks: {texts}")
+    check(upper_ticks(figure) and all(abs(place - unit * 0.4) <= 0.02 * place for place, unit in upper_ticks(figure)),
+          f"it divides by σ: {upper_ticks(figure)}")
+    tool(figure, "log x").click()
+    until(page, lambda: tool(figure, "log x").get_attribute("aria-pressed") == "false", "x is linear")
+    page.wait_for_timeout(300)
+    linear = upper_ticks(figure)
+    check(len(linear) > 2 and all(abs(place - unit * 0.4) <= 0.02 * place for place, unit in linear if unit > 0),
+          f"it divides by σ on a linear axis too: {linear}")
+    tool(figure, "all of it").click()
     check(not any("^" in text for text in page.locator("figcaption, .picture svg text, #summary li").all_text_contents()), "no caret is left")
+
+
+def upper_ticks(figure):
+    """(x, number) of each label of the axis at the top: the x at its place, and what it says."""
+    return figure.evaluate("""figure => {
+        const plot = Plot.all.find(one => figure.contains(one.box));
+        const number = text => {
+            const raised = {"⁻": "-", "⁰": 0, "¹": 1, "²": 2, "³": 3, "⁴": 4, "⁵": 5, "⁶": 6, "⁷": 7, "⁸": 8, "⁹": 9};
+            const power = text.match(/^10([⁻⁰¹²³⁴⁵⁶⁷⁸⁹]+)$/);
+            return power ? 10 ** Number([...power[1]].map(c => raised[c]).join("")) : Number(text.replaceAll(",", "").replace("−", "-"));
+        };
+        const axes = [...figure.querySelectorAll(".picture svg .role-axis")]
+            .filter(axis => [...axis.querySelectorAll("text")].some(text => text.textContent.includes("units of σ")));
+        const frame = figure.querySelector(".picture svg .role-frame .background").getBoundingClientRect();
+        return axes.flatMap(axis => [...axis.querySelectorAll(".role-axis-label text")].filter(text => text.textContent).map(text => {
+            const box = text.getBoundingClientRect();
+            return [plot.view.scale("x").invert(box.x + box.width / 2 - frame.x), number(text.textContent)];
+        }));
+    }""")
+
+
+def zeros(opened):
+    """What a log axis leaves out is said, and a band that begins at zero begins at the lower edge."""
+    figure = plot_of(opened.page, "outlier", "crushed_share_against_outlier")
+    spec = data_of(figure)
+    gone = sum(y is not None and y <= 0 for one in spec["data"]["values"] for y in one["y"])
+    check(gone > 0 and f"{gone} values ≤ 0 left out" in figure.locator("p.quiet").inner_text(),
+          f"{gone} zeros: {figure.locator('p.quiet').all_inner_texts()}")
+    steep = figure.evaluate("""figure => {
+        const bands = [...figure.querySelectorAll(".picture svg .mark-area path")].map(path => path.getAttribute("d"));
+        return bands.filter(Boolean).map(band => {
+            const points = band.match(/-?[\\d.]+,-?[\\d.]+/g).map(point => point.split(",").map(Number));
+            const left = Math.min(...points.map(([x]) => x));
+            const ys = points.filter(([x]) => Math.abs(x - left) < 0.01).map(([, y]) => y);
+            return Math.max(...ys) - Math.min(...ys);
+        });
+    }""")
+    check(len(steep) > 2 and max(steep) < 2, f"bands begin with a vertical edge of {steep} pixels")
+
+
+def whole_labels(opened):
+    """No text of a picture is cut."""
+    for figure in opened.page.locator("figure:has(script)").all():
+        drawn(figure)
+    texts = opened.page.locator(".picture svg text").all_text_contents()
+    check(len(texts) > 500, f"texts of pictures: {len(texts)}")
+    cut = [text for text in texts if text.endswith("…")]
+    check(not cut, f"cut: {cut[:5]}")
+    planted = opened.page.evaluate("measured('E4M3 (OCP), saturating') > measured('e4m3 (ocp), saturating')")
+    check(planted, "capitals are measured as capitals")
+
+
+def told_apart(root):
+    """Two curves of a plot differ in colour, also for people who see no green, or in mark or dash."""
+    found, compared = [], 0
+    places = {}
+    for path in sorted((root / "out").glob("*/*.json")):
+        spec = json.loads(path.read_text(encoding="utf-8"))
+        looks = [layer["encoding"] for layer in spec.get("layer", []) if "strokeDash" in layer.get("encoding", {})]
+        if not looks:
+            continue
+        marks = [layer["encoding"]["shape"]["scale"]["range"] for layer in spec["layer"] if "shape" in layer["encoding"]]
+        shades, dashes = (looks[0][channel]["scale"]["range"] for channel in ("color", "strokeDash"))
+        shapes = marks[0] if marks else [""] * len(shades)
+        labels = spec["usermeta"]["labels"]
+        for i, label in enumerate(labels):
+            places.setdefault((path.parent.name, label), set()).add(shades[i])
+            for j in range(i):
+                compared += 1
+                differ = dashes[i] != dashes[j] or shapes[i] != shapes[j]
+                if not differ and colours.distance(shades[i], shades[j]) < 11:
+                    found.append(f"{path.name}: '{labels[j]}' and '{label}' are {shades[j]} and {shades[i]}")
+                if not differ and shades[i] == shades[j]:
+                    found.append(f"{path.name}: '{labels[j]}' and '{label}' look the same")
+    check(compared > 50 and not found, f"of {compared} pairs: {found[:3]}")
+    changed = {key: seen for key, seen in places.items() if len(seen) > 1}
+    check(len(places) > 20 and not changed, f"a thing has one colour in the plots of a run: {list(changed.items())[:3]}")
 
 
 def validated(root):
@@ -362,15 +453,18 @@ def main():
     with tempfile.TemporaryDirectory() as folder, harness.browser() as chromium:
         path = build(pathlib.Path(folder))
         validated(pathlib.Path(folder))
+        told_apart(pathlib.Path(folder))
         with harness.open_offline(chromium, path) as opened:
             printed(opened)
             first_screen(opened)
             interaction(opened)
             heat_maps(opened)
             colours_and_scales(opened)
+            zeros(opened)
             same_in_files(opened.page, pathlib.Path(folder))
             cut = readable.cut_on_paper(opened)
             check(not cut, f"cut on paper: {cut[:3]}")
+            whole_labels(opened)
             said = readable.faults(opened)
             check(not said, f"light: {said}")
             opened.require_clean()
@@ -383,6 +477,7 @@ def main():
             check(least[0] >= readable.LEAST_PIXELS, f"on a phone the smallest text has {least}")
             wide = opened.page.evaluate("document.documentElement.scrollWidth - document.documentElement.clientWidth")
             check(wide <= 0, f"on a phone {wide} pixels too wide")
+            whole_labels(opened)
             opened.require_clean()
     print(f"{failures} failures")
     return 1 if failures else 0

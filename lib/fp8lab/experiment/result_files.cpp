@@ -20,6 +20,7 @@
 #include "fp8lab/io/output_lock.hpp"
 #include "fp8lab/io/partial.hpp"
 #include "fp8lab/plots/draw.hpp"
+#include "fp8lab/plots/look.hpp"
 #include "fp8lab/plots/plot_json.hpp"
 
 namespace fp8lab {
@@ -123,7 +124,9 @@ void stage_plots(const Results& results, const fs::path& folder, Plots plots, St
     if (plots == Plots::skip) return;
     write_file(folder / (plot.name + ".json"), plot_json(plot));
   };
-  for (const Plot& plot : results.plots) stage(plot, "plot");
+  std::vector<Plot> coloured = results.plots;
+  assign_colours(coloured);
+  for (const Plot& plot : coloured) stage(plot, "plot");
   for (const HeatMap& map : results.heat_maps) stage(map, "heat_map");
   if (plots == Plots::skip)
     staged.plots_note = "plots were not requested";

@@ -15,9 +15,10 @@ namespace fp8lab {
 namespace {
 
 constexpr std::size_t kMaxWrittenCells = 200;  // more than that, and numbers do not fit
-constexpr double kDarkShades = 0.42;  // below, white text has the better contrast, above black
-constexpr double kPixels = 7.0;       // of a letter
-constexpr double kWidth = 780.0;      // of labels and cells
+constexpr double kDarkShades = 0.42;   // below, white text has the better contrast, above black
+constexpr double kPixels = 8.0;        // of a letter, capitals included
+constexpr double kMostBeside = 400.0;  // pixels for the labels of rows
+constexpr double kWidth = 780.0;       // of labels and cells
 
 /// The cells that have a value, a row an object.
 Json data_of(const HeatMap& map) {
@@ -120,13 +121,13 @@ std::string plot_json(const HeatMap& map) {
   Json spec = vega_frame(map.name, map.title, note_of(map));
   spec["height"] = map.rows.size() * (map.rows.size() > 30 ? 12 : 26);
   // Labels that do not fit below their column stand aslant.
-  const double beside = static_cast<double>(std::min<std::size_t>(widest_of(rows), 40)) * kPixels;
+  const double beside = std::min(static_cast<double>(widest_of(rows)) * kPixels, kMostBeside);
   const double room = (kWidth - beside) / static_cast<double>(columns.size());
   const bool aslant = static_cast<double>(widest_of(columns)) * kPixels > room;
   spec["config"]["axisX"] = {{"labelAngle", aslant ? -32 : 0},
                              {"labelAlign", aslant ? "right" : "center"},
-                             {"labelLimit", 240}};
-  spec["config"]["axisY"] = {{"labelLimit", 280}, {"minExtent", beside + 6.0}};
+                             {"labelLimit", 320}};
+  spec["config"]["axisY"] = {{"labelLimit", kMostBeside}, {"minExtent", beside + 6.0}};
   spec["usermeta"] = {{"kind", "heat_map"}, {"columns", columns}, {"rows", rows},
                       {"x", map.x_label},   {"y", map.y_label},   {"value", map.value_label}};
   spec["data"] = data_of(map);

@@ -8,7 +8,6 @@
 #include <utility>
 
 #include "fp8lab/core/counted.hpp"
-#include "fp8lab/core/error.hpp"
 #include "fp8lab/core/short_number.hpp"
 
 namespace fp8lab {
@@ -40,22 +39,6 @@ double largest_of(const Plot& plot, const Series& series) {
 double place_of(const HeatMap& map, double value) { return map.log ? std::log(value) : value; }
 
 }  // namespace
-
-std::vector<std::size_t> colours_of(const Plot& plot) {
-  std::vector<std::size_t> colours(plot.series.size());
-  std::size_t next = 0;
-  for (std::size_t i = 0; i < colours.size(); ++i)
-    if (!plot.series[i].like) colours[i] = next++;
-  for (std::size_t i = 0; i < colours.size(); ++i) {
-    const auto& like = plot.series[i].like;
-    if (!like) continue;
-    require(*like < colours.size() && !plot.series[*like].like,
-            fmt::format("plot {}: like of series '{}'", plot.name, plot.series[i].label),
-            "the index of a series with a colour of its own", fmt::format("{}", *like));
-    colours[i] = colours[*like];
-  }
-  return colours;
-}
 
 std::vector<std::size_t> drawing_order(const Plot& plot) {
   std::vector<std::size_t> order;

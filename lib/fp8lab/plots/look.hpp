@@ -2,6 +2,7 @@
 // What a picture of a plot shows of its values, and how: order, colours, ranges, notes.
 
 #include <cstddef>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -9,10 +10,20 @@
 
 namespace fp8lab {
 
-/// The place of each series' colour in the palette: 0, 1, ... in their order, that of another one
-/// for a series that is `like` it. Throws `Error` if `like` is no index of a series that has a
-/// colour of its own.
-std::vector<std::size_t> colours_of(const Plot& plot);
+/// As many colours as the palette has; more series have them again, and other marks or dashes.
+inline constexpr std::size_t kPalette = 7;
+/// Shades of an ordered quantity.
+inline constexpr std::size_t kMostShades = 7;
+
+/// Gives the series of plots that stand together their colours, those that have one excepted. A
+/// thing, which is the label up to its first comma, has one colour in all of them: the first of the
+/// palette that is free when it first appears. Labels that differ in one number only ("tile of
+/// 32"), three to `kMostShades` of them, are an ordered quantity, whose shades go from dark to
+/// light. Throws `Error` if `like` is no index of a series that has a colour of its own.
+void assign_colours(std::span<Plot> plots);
+
+/// The colour of each series, assigned where it has none.
+std::vector<SeriesColour> colours_of(const Plot& plot);
 
 /// The indices of the series, first drawn first: later ones lie on top. The first series, of which
 /// the plot speaks, is above the others, and dashed curves are above all: lines that coincide stay

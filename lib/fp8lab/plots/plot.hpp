@@ -10,6 +10,13 @@ namespace fp8lab {
 
 // In all texts of plots `^` followed by a number or by a capital T raises it: 10^-3, K^1.5, x w^T.
 
+/// The colour of a series: one of the palette, or a shade of an ordered quantity.
+struct SeriesColour {
+  std::size_t place = 0;   ///< in the palette; or among the shades, the first darkest
+  std::size_t shades = 0;  ///< how many the ordered quantity has; 0: a colour of the palette
+  friend bool operator==(const SeriesColour&, const SeriesColour&) = default;
+};
+
 struct Series {
   enum class Style { lines, points, lines_points, steps, dashed };
   std::string label;
@@ -17,12 +24,15 @@ struct Series {
   std::vector<double> y;  ///< as long as x; NaN leaves a gap
   Style style = Style::lines_points;
   /// A band around the curve, least and most at each x: both empty, or both as long as x. A value
-  /// that is not finite, or that a log axis cannot show, leaves a gap in the band.
+  /// that is not finite leaves a gap in the band; edges at 0 and below lie on the lower end of a
+  /// log axis.
   std::vector<double> low{};
   std::vector<double> high{};
   /// The index of another series of the plot, whose colour this one has: a variant, which its
-  /// dashes or marks tell apart. Without it, the next colour of the palette.
+  /// dashes or marks tell apart.
   std::optional<std::size_t> like{};
+  /// Set where the colour is that of the same thing in other plots (look.hpp).
+  std::optional<SeriesColour> colour{};
 };
 
 /// Another scale of the same axis, written at the opposite side: values in units of `unit`.

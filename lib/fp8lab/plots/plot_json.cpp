@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <limits>
 
 #include "fp8lab/core/error.hpp"
 #include "fp8lab/core/json_text.hpp"
@@ -19,10 +20,13 @@ namespace {
 
 using Indices = std::vector<std::size_t>;
 
-// Okabe and Ito's colours, told apart by people of every colour vision; their
-// yellow is left out, it is too pale on white.
-constexpr std::array kColours{"#0072B2", "#D55E00", "#009E73", "#CC79A7",
-                              "#E69F00", "#56B4E9", "#000000"};
+// After Okabe and Ito, told apart by people of every colour vision: without green any two are 25
+// apart (CIELAB), as in their own set they are not. Their yellow is left out, too pale on white.
+constexpr std::array<const char*, kPalette> kColours{"#0072B2", "#C44E00", "#009E73", "#A05195",
+                                                     "#E69F00", "#56B4E9", "#000000"};
+// Of an ordered quantity, from dark to light and from blue to yellow.
+constexpr std::array<const char*, kMostShades> kShades{"#0B1F78", "#43307F", "#6F3A6E", "#8F4658",
+                                                       "#9F6049", "#AD7B3B", "#B79825"};
 constexpr std::array kShapes{"circle",        "square", "triangle-up",   "diamond",
                              "triangle-down", "cross",  "triangle-right"};
 constexpr const char* kStroke = "M-2,0L2,0";  ///< of a curve without marks, in the legend
@@ -89,6 +93,17 @@ Json data_of(const Plot& plot) {
   return {{"name", "values"}, {"values", values}};
 }
 
+/// The smallest positive value that the y axis has: where edges of bands lie that a log axis cannot
+/// show.
+double floor_of(const Plot& plot) {
+  double least = std::numeric_limits<double>::infinity();
+  for (const Series& series : plot.series)
+    for (const auto* values : {&series.y, &series.low, &series.high})
+      for (const double value : *values)
+        if (value > 0.0) least = std::min(least, value);
+  return std::isfinite(least) ? least : 1.0;
+}
+
 /// What a log axis cannot show is a gap, as is a band without one of its edges.
 Json transform_of(const Plot& plot, const std::vector<std::string>& labels) {
   const auto calculate = [](const std::string& expression, const char* as) {
@@ -101,11 +116,14 @@ Json transform_of(const Plot& plot, const std::vector<std::string>& labels) {
             calculate("log_x && datum.x <= 0 ? null : datum.x", "x"),
             calculate("log_y && datum.y <= 0 ? null : datum.y", "y")};
   if (bands_of(plot) > 0) {
-    list.push_back(
-        calculate("isValid(datum.high) && isValid(datum.low) && !(log_y && datum.low <= 0) ? "
-                  "datum.low : null",
-                  "low"));
-    list.push_back(calculate("isValid(datum.low) ? datum.high : null", "high"));
+    const auto edge = [least = floor_of(plot)](std::string_view other, std::string_view name) {
+      return fmt::format(
+          "isValid(datum.{0}) && isValid(datum.{1}) ? (log_y ? max(datum.{1}, {2}) : "
+          "datum.{1}) : null",
+          other, name, least);
+    };
+    list.push_back(calculate(edge("high", "low"), "low"));
+    list.push_back(calculate(edge("low", "high"), "high"));
   }
   if (widest_of(labels) > 0) list.push_back({{"filter", {{"param", "shown"}}}});
   return list;
@@ -128,7 +146,8 @@ Json channel(const char* field, const Axis& axis, std::vector<double> values, do
   const auto [low, high] = std::ranges::minmax(values);
   if (axis.log) {
     scale["base"] = axis.log_base;
-    look["labelExpr"] = log_labels(axis, low, high);
+    look["labelExpr"] =
+        fmt::format("log_{} ? {} : datum.label", field, log_labels(axis, low, high));
     look["gridOpacity"] = {{"condition", {{"test", "datum.label == ''"}, {"value", 0}}},
                            {"value", 1}};
   } else {
@@ -156,12 +175,14 @@ Json y_channel(const Plot& plot) {
 Json second_axis(const Axis& axis, const std::vector<double>& values) {
   const SecondScale& second = *axis.second;
   Json look{{"title", typeset(second.label)}, {"orient", "top"}, {"grid", false}};
-  if (!axis.log || values.empty()) {
-    look["labelExpr"] = fmt::format("format(datum.value / {}, '.3~r')", second.unit);
-    return look;
-  }
+  // A scale labels no tick that has no room.
+  const std::string plain =
+      fmt::format("datum.label == '' ? '' : format(datum.value / {}, '.3~r')", second.unit);
+  look["labelExpr"] = plain;
+  if (!axis.log || values.empty()) return look;
   const auto [low, high] = std::ranges::minmax(values);
-  look["labelExpr"] = log_labels(axis, low, high, second.unit);
+  look["labelExpr"] =
+      fmt::format("log_x ? {} : {}", log_labels(axis, low, high, second.unit), plain);
   look["values"] = Json::array();
   const double base = axis.log_base;
   const double last = std::floor(std::log(high / second.unit) / std::log(base) + 1e-9);
@@ -174,15 +195,22 @@ Json second_axis(const Axis& axis, const std::vector<double>& values) {
 class Looks {
  public:
   Looks(const Plot& plot, std::vector<std::string> labels) : labels_(std::move(labels)) {
-    const Indices colours = colours_of(plot);
+    const std::vector<SeriesColour> colours = colours_of(plot);
     for (std::size_t i = 0; i < colours.size(); ++i) {
+      const auto [place, shades] = colours[i];
       const Series& series = plot.series[i];
-      colours_.push_back(kColours[colours[i] % kColours.size()]);
-      shapes_.push_back(has_marks(series) ? kShapes[colours[i] % kShapes.size()] : kStroke);
-      // Colours come back after seven series; then the dash tells them apart.
-      dashes_.push_back(series.style == Series::Style::dashed ? Json{8, 5}
-                        : colours[i] >= kColours.size()       ? Json{2, 3}
-                                                              : Json{1, 0});
+      // Colours come back after seven series: then the mark, or the dash, tells them apart. Marks
+      // have no dash, which would be that of their outline.
+      const bool again = shades == 0 && place >= kColours.size();
+      colours_.push_back(shades > 0 ? kShades[spread(place, shades)]
+                                    : kColours[place % kColours.size()]);
+      shapes_.push_back(has_marks(series)
+                            ? kShapes[(place + 3 * (place / kColours.size())) % kShapes.size()]
+                            : kStroke);
+      dashes_.push_back(has_marks(series)                       ? Json{1, 0}
+                        : series.style == Series::Style::dashed ? Json{8, 5}
+                        : again                                 ? Json{2, 3}
+                                                                : Json{1, 0});
     }
     if (widest_of(labels_) == 0) return;
     legend_ = {{"title", nullptr}};
@@ -194,6 +222,10 @@ class Looks {
   [[nodiscard]] bool named() const { return !legend_.is_null(); }
 
  private:
+  /// `place` of `shades`, at equal steps from the first of all shades to the last.
+  static std::size_t spread(std::size_t place, std::size_t shades) {
+    return (place * (kMostShades - 1) + (shades - 1) / 2) / (shades - 1);
+  }
   [[nodiscard]] Json by_label(const Json& range) const {
     return {{"field", "label"},
             {"type", "nominal"},

@@ -1,22 +1,28 @@
 // Draws the Vega-Lite specifications of the page, each when it comes into sight, in the room that the page has for it,
 // and adds what their own parts do not have: axes that change between logarithmic and linear, and what is seen as a file.
-const LETTER = 7;  // pixels
 const PAPER = {plot: 335, heat_map: 690};
 
 /// Colours of the page's dark form; series are told apart by the same hues.
 const DARK = {
-  "#0072B2": "#3FA9F5", "#D55E00": "#FF8A3D", "#009E73": "#2FD0A5", "#CC79A7": "#E79EC6", "#E69F00": "#F5B83D",
-  "#56B4E9": "#9BD6F7", "#000000": "#E3E8EE", "#111": "#E3E8EE", "#444": "#9AA5B1", "#e0e0e0": "#353D47", "#777": "#E3E8EE",
+  "#0072B2": "#4097FF", "#C44E00": "#DD7326", "#009E73": "#1DAA70", "#A05195": "#B07FC4", "#E69F00": "#F6E05A",
+  "#56B4E9": "#97F0FF", "#000000": "#FFFFFF", "#0B1F78": "#008FF1", "#43307F": "#8A96DB", "#6F3A6E": "#C29DC5",
+  "#8F4658": "#EFA5AF", "#9F6049": "#FEB996", "#AD7B3B": "#FFCD7B", "#B79825": "#FFE25B", "#111": "#E3E8EE", "#444": "#9AA5B1", "#e0e0e0": "#353D47", "#777": "#E3E8EE",
 };
 const dark = matchMedia("(prefers-color-scheme: dark)");
 const clone = value => JSON.parse(JSON.stringify(value));
-const widest = texts => Math.max(0, ...texts.map(text => text.length)) * LETTER;
+const pen = document.createElement("canvas").getContext("2d");
+/// The width of a text of a plot in pixels; labels have letters of 12 pixels.
+const measured = (text, size = 12) => {
+  pen.font = `${size}px DejaVu Sans, Verdana, sans-serif`;
+  return Math.ceil(pen.measureText(text).width);
+};
+const widest = texts => Math.max(0, ...texts.map(text => measured(text)));
 
-const wrapped = (lines, room) => {
+const wrapped = (lines, room, size = 13) => {
   const made = [""];
   for (const word of lines.join(" ").split(" ")) {
     const last = made.length - 1;
-    if (made[last] && (made[last].length + 1 + word.length) * LETTER > room) made.push(word);
+    if (made[last] && measured(`${made[last]} ${word}`, size) > room) made.push(word);
     else made[last] += (made[last] && " ") + word;
   }
   return made;
@@ -42,7 +48,8 @@ class Plot {
     this.spec = JSON.parse(figure.querySelector("script").textContent);
     this.map = this.spec.usermeta.kind === "heat_map";
     this.small = Boolean(figure.closest(".card"));
-    this.log = Object.fromEntries((this.spec.params ?? []).map(({name, value}) => [name.at(-1), value]));
+    this.showButtons = [];
+    this.resetAxes();
     this.box = element("div", "plot");
     this.picture = element("div", "picture");
     this.picture.style.minHeight = `${this.height}px`;
@@ -59,6 +66,11 @@ class Plot {
     }, {rootMargin: "300px"}).observe(this.box);
   }
 
+  /// Axes are logarithmic where the specification says so.
+  resetAxes() {
+    this.log = Object.fromEntries((this.spec.params ?? []).map(({name, value}) => [name.at(-1), value]));
+  }
+
   tools() {
     const bar = element("div", "tools");
     if (!this.map) {
@@ -67,7 +79,10 @@ class Plot {
         return this.draw();
       }, () => this.log[axis])));
       bar.append(this.button("zoom in", () => this.zoom(0.5)), this.button("zoom out", () => this.zoom(2)),
-        this.button("all of it", () => this.draw()));
+        this.button("all of it", () => {
+          this.resetAxes();
+          return this.draw();
+        }));
       this.picture.title = "Ctrl and the wheel zoom, dragging moves. A press in the legend, or Enter, shows a series alone, more presses add others.";
     }
     bar.append(this.button("CSV", () => this.save("csv", "text/csv", this.csv())),
@@ -80,9 +95,10 @@ class Plot {
     made.type = "button";
     const show = () => pressed && made.setAttribute("aria-pressed", pressed());
     show();
+    this.showButtons.push(show);
     made.addEventListener("click", () => {
       press();
-      show();
+      for (const one of this.showButtons) one();
     });
     return made;
   }
@@ -126,11 +142,19 @@ class Plot {
   adaptMap(spec, width) {
     const {columns, rows} = spec.usermeta;
     const written = spec.layer.length > 1;
-    const beside = Math.min(widest(rows), width < 500 ? 130 : 280) + 30;
+    // Labels of rows are never cut: those that are too long for the page have more lines.
+    const room = width < 500 ? 130 : 320;
+    const lines = rows.map(row => widest(rows) > room ? wrapped([row], room, 12) : [row]);
+    const beside = widest(lines.flat()) + 30;
+    const most = Math.max(...lines.map(one => one.length));
+    if (most > 1) {
+      spec.height = rows.length * Math.max(26, 15 * most);
+      spec.encoding.y.axis.labelExpr = `${JSON.stringify(lines)}[datum.value]`;
+    }
     spec.width = Math.max(width, written ? beside + 52 * columns.length : 0);
     const aslant = widest(columns) + 6 > (spec.width - beside) / columns.length;
-    Object.assign(spec.config.axisX, {labelAngle: aslant ? -32 : 0, labelAlign: aslant ? "right" : "center"});
-    Object.assign(spec.config.axisY, {labelLimit: beside - 30, minExtent: beside - 24});
+    Object.assign(spec.config.axisX, {labelAngle: aslant ? -32 : 0, labelAlign: aslant ? "right" : "center", labelLimit: 0});
+    Object.assign(spec.config.axisY, {labelLimit: 0, minExtent: beside - 24});
     spec.layer[0].encoding.color.condition.legend.gradientLength = Math.min(300, spec.width - beside - 10);
     spec.encoding.x.axis.title = wrapped(spec.encoding.x.axis.title, width - beside);
   }
@@ -151,7 +175,7 @@ class Plot {
         Object.assign(channel.scale, {type: this.log[axis] ? "log" : "linear", zero: false});
         if (this.log[axis]) delete channel.scale.domain;
         else delete channel.scale.base;
-        if (channel.axis) for (const key of ["labelExpr", "gridOpacity", "values"]) delete channel.axis[key];
+        if (channel.axis) delete channel.axis.values;
       }
     }
     for (const param of spec.params) param.value = this.log[param.name.at(-1)];

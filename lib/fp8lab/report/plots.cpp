@@ -12,6 +12,7 @@
 #include <utility>
 
 #include "fp8lab/core/short_number.hpp"
+#include "fp8lab/plots/look.hpp"
 #include "fp8lab/report/dependence.hpp"
 #include "fp8lab/report/slice.hpp"
 
@@ -345,6 +346,7 @@ ChosenPlots choose_plots(const StoredTable& table) {
     if (auto plot = line_plot(table, measure, layout)) chosen.plots.push_back(std::move(*plot));
     if (auto map = heat_map(table, measure, layout)) chosen.heat_maps.push_back(std::move(*map));
   }
+  assign_colours(chosen.plots);
   if (std::string finding = extremes(table, measures.front(), layout); !finding.empty())
     chosen.findings.push_back(std::move(finding));
   return chosen;
