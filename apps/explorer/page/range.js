@@ -94,7 +94,7 @@ function startRange(library, known) {
         return [x(v), Number.isFinite(e) && e > 0 ? Math.max(top, Math.min(top + height, y(e))) : NaN];
       }), `thin ${colour}`);
     }
-    element(svg, 'text', {class: 'on', x: left, y: top - 8}, 'Relative error of the cast');
+    element(svg, 'text', {class: 'on', x: left, y: top - 8}, 'Relative error of the cast, the largest near each x');
   }
 
   function draw() {
@@ -109,7 +109,7 @@ function startRange(library, known) {
     const errors = top + shown.length * pitch + 20;
     const errorHeight = 170;
     const {svg, width} = Plot.canvas('range-figure', errors + errorHeight + 40,
-      'Formats as rulers on a logarithmic axis with the marker x, and the relative error of casts');
+      'Formats as rulers on a logarithmic axis with the marker x, and the largest relative error of casts near each x');
     const left = narrow ? 44 : 82;
     const x = (v) => Plot.linear(low, high, left, width - 8)(Math.log2(v));
     shown.forEach((name, i) => drawRow(svg, name, x, top + i * pitch, bar, narrow, width));
@@ -135,7 +135,7 @@ function startRange(library, known) {
       set(2 ** Math.min(high, Math.max(low, exponent)), text);
     };
     fillTable(table);
-    if (wanted === null) Plot.refused('range-says', `x: expected a number, inf or nan, got '${text.value}'`, ['range-table']);
+    if (wanted === null) Plot.refused('range-says', `x: expected a number that binary32 holds, inf or nan, got '${text.value}'`, ['range-table']);
     else say(table, rows);
   }
 
@@ -150,7 +150,7 @@ function startRange(library, known) {
       line.append(head);
       const [happened, colour] = fate(row);
       for (const [content, classes] of [[number(row.value, 8), ''], [happened, colour],
-        [percent(row.relative_error), ''], [row.code, 'code']]) {
+        [Number.isNaN(row.relative_error) ? '–' : percent(row.relative_error), ''], [row.code, 'code']]) {
         const cell = document.createElement('td');
         cell.textContent = content;
         cell.className = classes;
@@ -167,7 +167,8 @@ function startRange(library, known) {
       if (r.fate === 'underflow') return `${name} loses it: it becomes zero`;
       if (r.fate === 'nan') return `${name} makes it NaN`;
       if (r.fate === 'infinity') return `${name} makes it infinite`;
-      const ending = r.fate === 'saturated' ? `, its largest number (${percent(r.relative_error)} off)`
+      const off = Number.isFinite(table.x) ? ` (${percent(r.relative_error)} off)` : '';
+      const ending = r.fate === 'saturated' ? `, its largest number${off}`
         : r.inexact ? ` (${percent(r.relative_error)} off)` : ' exactly';
       return `${name} holds ${number(r.value, 6)}${ending}`;
     };
@@ -193,8 +194,10 @@ function startRange(library, known) {
   text.addEventListener('input', () => {
     const words = {inf: Infinity, '-inf': -Infinity, nan: NaN};
     const typed = text.value.trim().toLowerCase();
+    // What is beyond binary32 would become an infinity that nobody typed.
+    const held = typed !== '' && Number.isFinite(Math.fround(Number(typed)));
     const x = typed in words ? words[typed] : Number(typed);
-    if (typed !== '' && (!Number.isNaN(x) || typed === 'nan')) {
+    if (held || typed in words) {
       set(x, text);
       return;
     }
