@@ -83,7 +83,7 @@ json json_of(const ExpectedGate& gate, const std::vector<ExpectedFault>& faults)
           {"atol", json_number(gate.atol)},
           {"calc_diff", json_number(gate.calc_diff)},
           {"cosine", json_number(gate.cosine)},
-          {"max_ulp", gate.max_ulp},
+          {"max_ulp", gate.max_ulp ? json(*gate.max_ulp) : json()},
           {"metrics", metrics},
           {"faults", list}};
 }

@@ -33,8 +33,8 @@ std::string short_text(const Expectation& e) {
     CHECK(gate.calc_diff == gate.metrics[1].tail);
     CHECK(gate.cosine == 1.0 - gate.metrics[2].tail);
     CHECK(gate.atol == gate.metrics[3].tail);
-    CHECK(gate.max_ulp ==
-          static_cast<std::uint64_t>(std::min(std::ceil(gate.metrics[4].tail), 0x1p62)));
+    CHECK((!gate.max_ulp || *gate.max_ulp == static_cast<std::uint64_t>(std::min(
+                                                 std::ceil(gate.metrics[4].tail), 0x1p62))));
   }
   for (const ExpectedFault& fault : e.faults.at(0)) {
     text += fmt::format("{} {:.3g} ", fault.name, fault.size);
@@ -156,7 +156,7 @@ TEST_CASE("expect: numbers and faults of products of several kinds", "[verify]")
         "missing_promotion 1.24 -dc- -dc- -dc-\n"
         "e8m0_scale_a 1.25 -dc- -dc- -dc-\n"
         "scale_a_of_next_row 1.45 -dc- -dc- -dc-\n"
-        "missing_scale_a inf adcu adcu adcu\n"
+        "missing_scale_a inf adc- adc- adc-\n"
         "missing_scale_b inf -dc- -dc- -dc-\n");
   // Operands of one's own, more of them than are looked at, against the floats that they were.
   std::vector<float> a;

@@ -113,7 +113,8 @@ TEST_CASE("expect: a fault whose outputs are not finite is the largest one", "[v
     const ExpectedFault& missing = fault(e, r, "missing_scale_a");
     CHECK(missing.size == std::numeric_limits<double>::infinity());
     CHECK(e.faults[r].back().size == std::numeric_limits<double>::infinity());
-    CHECK((missing.close && missing.calc_diff && missing.cosine && missing.max_ulp));
+    CHECK((missing.close && missing.calc_diff && missing.cosine));
+    CHECK(missing.max_ulp == e.gates[r].max_ulp.has_value());
     CHECK(fault(e, r, "zero_element").size < 1.0);
   }
 }
@@ -172,6 +173,24 @@ TEST_CASE("expect: each limit of a gate says which faults it catches and misses"
   CHECK_THAT(text, contains("calc_diff  smallest fault caught f2 (2), largest missed f1 (1)\n"));
   CHECK_THAT(text, contains("cosine     smallest fault caught f3 (3), largest missed f2 (2)\n"));
   CHECK_THAT(text, contains("max_ulp    smallest fault caught f4 (4), largest missed f3 (3)\n"));
+}
+
+TEST_CASE("expect: a bound in ulps that catches no fault is none", "[verify]") {
+  // Sums of products of either sign come close to zero, where a change of sign is 10^9 ulps.
+  ExpectOptions o = small("sm90.wgmma.e4m3", FormatId::f32);
+  const Expectation signs = expect_errors(o);
+  for (std::size_t r = 0; r < signs.gates.size(); ++r) {
+    CHECK_FALSE(signs.gates[r].max_ulp);
+    CHECK(std::ranges::none_of(signs.faults[r], &ExpectedFault::max_ulp));
+  }
+  CHECK_THAT(describe(signs), contains(", max_ulp none\n"));
+  // Sums of positive products stay away from it.
+  o.distribution = Distribution::uniform;
+  const Expectation positive = expect_errors(o);
+  REQUIRE(positive.gates[0].max_ulp);
+  CHECK(*positive.gates[0].max_ulp < 1U << 23);
+  CHECK(std::ranges::any_of(positive.faults[0], &ExpectedFault::max_ulp));
+  CHECK_THAT(describe(positive), contains(fmt::format("max_ulp {}\n", *positive.gates[0].max_ulp)));
 }
 
 TEST_CASE("expect: what does not fit is refused by name", "[verify]") {

@@ -13,7 +13,7 @@ nb::dict to_dict(const ExpectedGate& gate, const std::vector<ExpectedFault>& fau
   d["atol"] = gate.atol;
   d["calc_diff"] = gate.calc_diff;
   d["cosine"] = gate.cosine;
-  d["max_ulp"] = gate.max_ulp;
+  d["max_ulp"] = gate.max_ulp ? nb::cast(*gate.max_ulp) : nb::none();
   nb::dict metrics;
   for (const MetricSpread& m : gate.metrics)
     metrics[nb::cast(m.name)] = nb::make_tuple(m.median, m.largest, m.tail);

@@ -172,7 +172,6 @@ ExpectedGate gate_of(ReferenceKind kind, const std::vector<Errors>& errors, cons
   gate.calc_diff = gate.metrics[1].tail;
   gate.cosine = 1.0 - gate.metrics[2].tail;
   gate.atol = gate.metrics[3].tail;
-  gate.max_ulp = static_cast<std::uint64_t>(std::min(std::ceil(gate.metrics[4].tail), 0x1p62));
   return gate;
 }
 
@@ -182,9 +181,22 @@ struct FaultTrials {
   std::vector<double> sizes;
   std::array<std::vector<Errors>, kReferences> errors;
 };
+using FaultsByName = std::map<std::string, FaultTrials>;
 
-std::vector<ExpectedFault> judged(const std::map<std::string, FaultTrials>& faults,
-                                  const ExpectedGate& gate, std::size_t reference) {
+/// The bound in ulps, if it catches a fault that leaves finite numbers: any gate catches the
+/// others.
+std::optional<std::uint64_t> ulp_gate(double tail, const FaultsByName& faults,
+                                      std::size_t reference) {
+  const double bound = std::min(std::ceil(tail), 0x1p62);
+  const bool catches = std::ranges::any_of(faults, [&](const auto& fault) {
+    return std::ranges::all_of(fault.second.errors[reference],
+                               [&](const Errors& e) { return e.finite && e.max_ulp > bound; });
+  });
+  return catches ? std::optional(static_cast<std::uint64_t>(bound)) : std::nullopt;
+}
+
+std::vector<ExpectedFault> judged(const FaultsByName& faults, const ExpectedGate& gate,
+                                  std::size_t reference) {
   std::vector<ExpectedFault> result;
   for (const auto& entry : faults) {
     const FaultTrials& trials = entry.second;
@@ -202,8 +214,9 @@ std::vector<ExpectedFault> judged(const std::map<std::string, FaultTrials>& faul
     fault.close = always([&](const Errors& e) { return e.excess > gate.atol; });
     fault.calc_diff = always([&](const Errors& e) { return e.calc_diff > gate.calc_diff; });
     fault.cosine = always([&](const Errors& e) { return 1.0 - e.one_minus_cosine < gate.cosine; });
-    fault.max_ulp =
-        always([&](const Errors& e) { return e.max_ulp > static_cast<double>(gate.max_ulp); });
+    fault.max_ulp = gate.max_ulp && always([&](const Errors& e) {
+                      return e.max_ulp > static_cast<double>(*gate.max_ulp);
+                    });
     result.push_back(std::move(fault));
   }
   std::stable_sort(result.begin(), result.end(),
@@ -240,7 +253,9 @@ class Trials {
     e_.rms = std::sqrt(squares_ / static_cast<double>(count_));
     for (std::size_t r = 0; r < kReferences; ++r) {
       e_.gates.push_back(gate_of(static_cast<ReferenceKind>(r), errors_[r], e_));
-      e_.faults.push_back(judged(faults_, e_.gates.back(), r));
+      ExpectedGate& gate = e_.gates.back();
+      gate.max_ulp = ulp_gate(gate.metrics[4].tail, faults_, r);
+      e_.faults.push_back(judged(faults_, gate, r));
     }
     return std::move(e_);
   }
@@ -303,7 +318,7 @@ class Trials {
   Expectation e_;
   std::optional<Product> whole_;
   std::array<std::vector<Errors>, kReferences> errors_;
-  std::map<std::string, FaultTrials> faults_;
+  FaultsByName faults_;
   double squares_ = 0.0;
   std::size_t count_ = 0;
 };

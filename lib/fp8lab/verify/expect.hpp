@@ -73,9 +73,10 @@ struct ExpectedGate {
   double atol = 0.0;       ///< the tail of |y - x| - rtol |x|
   double calc_diff = 0.0;  ///< upper limit of 1 - 2 x.y / (x.x + y.y)
   double cosine = 0.0;     ///< lower limit
-  /// Largest distance in steps of the output's format from the reference cast to it. Sums near zero
-  /// have no useful bound: 2^32 and more cannot fail, even in FP32, and texts say none.
-  std::uint64_t max_ulp = 0;
+  /// Largest distance in steps of the output's format from the reference cast to it. Empty where
+  /// the bound would catch none of the faults: sums near zero change sign, which is as many steps
+  /// as there are small numbers.
+  std::optional<std::uint64_t> max_ulp{};
 };
 
 /// Whether the gate of a reference detects one fault.

@@ -17,7 +17,11 @@ from fp8lab._recipes import QuantizedTensor
 from fp8lab._registry import InstructionModel
 from fp8lab._verify import verify
 
-__all__ = ["Tolerance", "assert_attention_matches", "assert_matches", "tolerance"]
+__all__ = ["Tolerance", "WrongOutput", "assert_attention_matches", "assert_matches", "tolerance"]
+
+
+class WrongOutput(AssertionError):
+    """What the assertions raise: its text is the report."""
 
 
 @in_own_mode
@@ -48,7 +52,7 @@ def assert_matches(
     >>> assert_matches(d * 0, (a, b), model="sm90.wgmma.e4m3")  # doctest: +ELLIPSIS
     Traceback (most recent call last):
         ...
-    AssertionError: mismatch: 64 of 64 outputs differ in bits (100 %) ...
+    fp8lab.testing.WrongOutput: mismatch: 64 of 64 outputs differ in bits (100 %) ...
     """
     __tracebackhide__ = True  # pytest shows the test's line and the report, not this frame
     report = verify(
@@ -61,7 +65,7 @@ def assert_matches(
         **options,
     )
     if report.verdict == "mismatch" or (require_power and report.verdict != "pass"):
-        raise AssertionError(report.text)
+        raise WrongOutput(report.text)
 
 
 @in_own_mode
@@ -86,14 +90,14 @@ def assert_attention_matches(
     >>> assert_attention_matches(o, (q, k, v), kv_tile=32)  # doctest: +ELLIPSIS
     Traceback (most recent call last):
         ...
-    AssertionError: mismatch: ... of 4096 outputs differ in bits ...
+    fp8lab.testing.WrongOutput: mismatch: ... of 4096 outputs differ in bits ...
     """
     __tracebackhide__ = True
     verdict = verify_attention(
         got, inputs, got_format=got_format, tolerance=tolerance, **options
     )
     if verdict.verdict != "pass":
-        raise AssertionError(verdict.text)
+        raise WrongOutput(verdict.text)
 
 
 @dataclass(frozen=True)
@@ -101,14 +105,15 @@ class Tolerance:
     """A gate that right kernels pass, to paste into a test; `str(tolerance)` is the report.
 
     `torch.testing.assert_close(d, reference, rtol=t.rtol, atol=t.atol)`; or 1 - 2 x.y / (x.x + y.y)
-    below calc_diff; or the cosine above cosine; or at most max_ulp steps of the output's format.
+    below calc_diff; or the cosine above cosine; or at most max_ulp steps of the output's format,
+    which is None where no such bound would catch a fault.
     """
 
     rtol: float
     atol: float
     calc_diff: float
     cosine: float
-    max_ulp: int
+    max_ulp: int | None
     metrics: dict[str, tuple[float, float, float]]  #: median, largest, and at the risk
     missed: tuple[str, ...]  #: faults that rtol and atol do not detect, smallest first
     caught: tuple[str, ...]  #: faults that rtol and atol detect in every trial, smallest first
