@@ -47,21 +47,22 @@ class Problem:
 def test_verify(at):
     p = Problem(at)
     golden = p.golden()
-    p.verify(0, golden, stdout=["pass: all 1920 outputs have the golden bits", "10 of 10 applicable faults detected"])
+    p.verify(0, golden, stdout=["pass: all 1920 outputs have the golden bits", "11 of 11 applicable faults detected"])
     wrong = golden.copy()
     wrong[17, 33] = np.nextafter(wrong[17, 33], np.float32(np.inf))
-    p.verify(1, wrong, stdout=["1 of 1920 outputs differ", "row 17 column 33", "1 ulp", "sm90.mma.e4m3", "K-block [",
+    p.verify(1, wrong, stdout=["1 of 1920 outputs differ", "row 17 column 33", "next:  fp8lab verify "])
+    p.verify(1, wrong, "--details", stdout=["1 of 1920 outputs differ", "row 17 column 33", "1 ulp", "sm90.mma.e4m3", "K-block [",
                                "1 of 1 examined mismatches are within the budget"])
-    p.verify(0, wrong, "--check", "budget", stdout=["1 of 1 examined mismatches", "are within", "cannot see: accumulator",
-                                                    "output 4 of 4, operands 4 of 4"])
+    p.verify(0, wrong, "--check", "budget", "--details", stdout=["1 of 1 examined mismatches", "are within", "cannot see: accumulator",
+                                                    "output 5 of 5, operands 4 of 4"])
     p.verify(0, golden, "--check", "budget", stdout=["pass: all 1920", "cannot see: accumulator"])
     p.verify(0, wrong, "--check", "deepgemm", stdout=["power of deepgemm", "cannot see: accumulator"])
     p.verify(1, golden * np.float32(1.5), "--check", "budget", stdout=["mismatch: 1920 of 1920"])
-    p.verify(1, np.zeros_like(golden), stdout=["100 %", "cosine 0"])
+    p.verify(1, np.zeros_like(golden), "--details", stdout=["100 %", "cosine 0"])
     p.verify(1, -golden)
     nan = golden.copy()
     nan[0, 0] = np.nan
-    p.verify(1, nan, "--check", "flashinfer.bmm", stdout=["NaN on one side"])
+    p.verify(1, nan, "--check", "flashinfer.bmm", "--details", stdout=["NaN on one side"])
     report = json.loads(p.verify(1, wrong, "--json").stdout)
     check("verify --json", report["verdict"] == "mismatch" and report["metrics"]["bit_mismatches"] == 1 and
           report["elements"][0]["column"] == 33 and report["gates"]["deepgemm"], report)

@@ -343,7 +343,7 @@ TEST_CASE("reveal: a unit in words and as a file of models", "[reveal]") {
   found.failure = "something";
   CHECK_THAT(describe(found),
              contains("\nunit: mine\n"
-                      "  kind                         fused (the same outputs: fused, exact)\n"
+                      "  kind                         fused (the probes give the same for: fused, exact)\n"
                       "  terms                        2\n"
                       "  sums are rounded to f16, nearest even\n"
                       "checked: 6 of 7 outputs of fresh operands equal the model's, bit for bit\n"

@@ -75,8 +75,9 @@ TEST_CASE("explain: numbers that go with the right ones, of either sign, are no 
         RegionContent::unrelated);
 }
 
-TEST_CASE("explain: a region's right values in wrong places are found, but beside a budget",
-          "[verify][regions]") {
+TEST_CASE(
+    "explain: a region's right values in wrong places are found, beside a budget as other codes",
+    "[verify][regions]") {
   constexpr std::int64_t kHigh = 192;
   constexpr std::int64_t kWide = 320;
   const RandomProduct random({.promotion_interval = 128}, {.shape = {kHigh, kWide, 128}});
@@ -117,6 +118,7 @@ TEST_CASE("explain: a region's right values in wrong places are found, but besid
         "rows 0-191, columns 200-205: 1152 of 1152 differ; cause: columns_exchanged: columns hold "
         "the right values of other outputs (96 of 96 sampled)\n");
   CHECK(said(side_by_side, "budget") ==
-        "rows 64-127, columns 128-255: numbers unrelated to the right ones: stale, garbage or "
-        "never written\n");
+        "rows 64-127, columns 128-255: 6170 of 8192 differ; cause: codes_of_other_row_b: B's codes "
+        "(measured): row i has those of row i xor 64, under its own scales (1022 of 1022 "
+        "sampled)\n");
 }

@@ -281,7 +281,7 @@ TEST_CASE("grouped verify: rows at a group's end that another group computed, in
             against +
             "  2 rows are in no group and were not compared (an option can require zeros)\n"
             "  on group 3:\n"
-            "  power of bitwise: 11 of 11 applicable faults detected (output 4 of 4, operands 6 of "
+            "  power of bitwise: 12 of 12 applicable faults detected (output 5 of 5, operands 6 of "
             "6, rounding 1 of 1), on 7 x 6 outputs\n");
 }
 

@@ -162,7 +162,7 @@ TEST_CASE("judge: every count is what its definition says, of every element's ow
       const bool enough =
           explained > 0 &&
           static_cast<double>(explained) >= 0.95 * static_cast<double>(mismatches) &&
-          static_cast<double>(contradicted) <= 0.05 * right;
+          static_cast<double>(contradicted) <= (one.budgets.empty() ? 0.0 : 0.01) * right;
       (enough ? accepted : refused) += 1;
       if (enough) expected += fmt::format("cause {}: {}, {}\n", quality, explained, contradicted);
     }
@@ -197,7 +197,7 @@ TEST_CASE("judge: codes of a word are read in full, of every width", "[verify]")
 }
 
 TEST_CASE("judge: shares are met exactly, and the best cause comes first", "[verify]") {
-  // 40 wrong elements and 40 right ones: 38 explained and 2 contradicted are enough.
+  // 40 wrong elements and 40 right ones: 38 explained are enough, one contradicted is too many.
   std::vector<std::uint32_t> golden(80, 1);
   std::vector<std::uint32_t> got(80, 1);
   std::fill_n(got.begin(), 40, 2U);
@@ -214,14 +214,13 @@ TEST_CASE("judge: shares are met exactly, and the best cause comes first", "[ver
     CHECK((d.mismatches == 40 && d.right == 40 && d.tried == 1));
     return d.causes.size() == 1;
   };
-  CHECK(accepted(38, 2));
+  CHECK(accepted(38, 0));
   CHECK(accepted(40, 0));
   CHECK_FALSE(accepted(37, 0));
-  CHECK_FALSE(accepted(40, 3));
+  CHECK_FALSE(accepted(40, 1));
   Judge judge({}, golden, got);
   judge.consider("fourth", "", with(39, 0));
-  judge.consider("second", "", with(40, 1));
-  judge.consider("third", "", with(40, 2));
+  judge.consider("contradicted", "", with(40, 1));
   judge.consider("first", "", with(40, 0));
   judge.consider("last", "", with(38, 0));
   judge.consider("none", "", with(20, 0));
@@ -229,6 +228,6 @@ TEST_CASE("judge: shares are met exactly, and the best cause comes first", "[ver
   const Diagnosis d = judge.finish();
   std::string order;
   for (const Cause& cause : d.causes) order += cause.name + " ";
-  CHECK(order == "first second third fourth last ");
-  CHECK(d.tried == 7);
+  CHECK(order == "first fourth last ");
+  CHECK(d.tried == 6);
 }

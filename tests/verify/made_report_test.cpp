@@ -116,21 +116,21 @@ TEST_CASE("verify: a report in which no two numbers are alike, word for word", "
       "budget\n"
       "  11 outputs have other bits within the allowance of the activation (not counted)\n"
       "  13 NaN outputs have other NaN bits (not counted)\n"
-      "  ULP of bf16:  0: 30  1: 29  2: 28  3-4: 27  9-16: 26  NaN: 25  (toward zero 23, away 22)\n"
-      "  ULP of FP8 (E4M3's significand):  2147483649-4294967296: 21  (toward zero 18, away 17)\n"
-      "  relative L2 0.125  SQNR 18.5 dB  cosine 0.875  calc_diff 0.0625  bias -0.25\n"
-      "  max abs 96 at [1, 2]  max rel 1.5 at [2, 6]\n"
-      "  2 pairs with a NaN or an infinity in only one of the two\n" +
-      element + budget + block + models +
       "  map, one character per tile of 1 x 1 (. none, 1-9 tenths wrong, # all):\n"
       "    .......\n"
       "    .#.....\n"
       "    .......\n"
       "    .......\n"
       "    .......\n"
+      "  cause: one: text of one (7 of 9 sampled mismatches; would change 6 of 8 right ones)\n"
+      "  ULP of bf16:  0: 30  1: 29  2: 28  3-4: 27  9-16: 26  NaN: 25  (toward zero 23, away 22)\n"
+      "  ULP of FP8 (E4M3's significand):  2147483649-4294967296: 21  (toward zero 18, away 17)\n"
+      "  relative L2 0.125  SQNR 18.5 dB  cosine 0.875  calc_diff 0.0625  bias -0.25\n"
+      "  max abs 96 at [1, 2]  max rel 1.5 at [2, 6]\n"
+      "  2 pairs with a NaN or an infinity in only one of the two\n" +
+      element + budget + block + models +
       "  15 of 16 examined mismatches (the largest, and evenly spread ones) are within the budget "
-      "of the exact result (median budget: 0.0123 of the result)\n"
-      "  cause: one: text of one (7 of 9 sampled mismatches; would change 6 of 8 right ones)\n" +
+      "of the exact result (median budget: 0.0123 of the result)\n" +
       gates_text + "\n";
   CHECK(describe(made_report()) == whole);
   // One part is changed at a time.

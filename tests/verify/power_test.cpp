@@ -40,9 +40,12 @@ std::string line_of_fault(const FaultOutcome& fault) {
 class ExpectedFaults {
  public:
   ExpectedFaults(const Product& product, const std::vector<Check>& checks)
+      : ExpectedFaults(product, checks,
+                       {spread(product.rows(), 64), spread(product.columns(), 512)}) {}
+  ExpectedFaults(const Product& product, const std::vector<Check>& checks, Sample sample)
       : whole_(product),
         checks_(checks),
-        sample_{spread(product.rows(), 64), spread(product.columns(), 512)},
+        sample_(std::move(sample)),
         part_(take(product, sample_)),
         finished_(compute_finished(part_, true, 1)),
         golden_(cast_output(finished_.values, product.output, 1)),
@@ -50,6 +53,7 @@ class ExpectedFaults {
 
   std::string all() {
     outputs();
+    places();
     operands();
     sums();
     return text_;
@@ -149,6 +153,31 @@ class ExpectedFaults {
         each([](float x, std::size_t) { return -x; }));
     one(FaultClass::output, "gain_0.72", "the output times 0.72",
         each([](float x, std::size_t) { return 0.72F * x; }));
+  }
+
+  /// Right values in wrong places.
+  void places() {
+    const auto n = static_cast<std::size_t>(part_.columns());
+    std::optional<std::vector<float>> rotated;
+    if (part_.rows() > 1) {
+      rotated = right_;
+      std::ranges::rotate(*rotated, rotated->begin() + static_cast<std::ptrdiff_t>(n));
+    }
+    one(FaultClass::output, "exchanged_rows", "each row in the place of the next one", rotated,
+        "the output has one row");
+    const std::string text = "rows and columns exchanged";
+    if (whole_.rows() != whole_.columns() || whole_.rows() < 2)
+      return one(FaultClass::output, "transposed_output", text, std::nullopt,
+                 "the output is not square");
+    // Rows and columns of the same numbers, which the sample need not have.
+    const std::vector<std::int64_t> some = spread(whole_.rows(), 64);
+    ExpectedFaults square(whole_, checks_, {some, some});
+    std::vector<float> transposed = square.right_;
+    const std::size_t side = some.size();
+    for (std::size_t i = 0; i < side; ++i)
+      for (std::size_t j = 0; j < side; ++j) transposed[i * side + j] = square.right_[j * side + i];
+    square.one(FaultClass::output, "transposed_output", text, transposed);
+    text_ += square.text_;
   }
 
   void of_whole(const std::string& name, const std::string& text,

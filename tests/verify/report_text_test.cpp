@@ -62,7 +62,7 @@ TEST_CASE("verify: whole reports of right and of wrong outputs, word for word", 
   CHECK(one.told("bitwise") ==
         "no power: all 24 outputs have the golden bits [4, 6] f32, against sm90.wgmma.e4m3, k = "
         "96, promotion 32; check: bitwise\n"
-        "  power of bitwise: 7 of 9 applicable faults detected (output 4 of 4, operands 3 of 3, "
+        "  power of bitwise: 8 of 10 applicable faults detected (output 5 of 5, operands 3 of 3, "
         "rounding 0 of 2), on 4 x 6 outputs\n"
         "  missed: missing_promotion (the first promotion does not happen): these sums are the "
         "same in every accumulator\n"
@@ -71,7 +71,7 @@ TEST_CASE("verify: whole reports of right and of wrong outputs, word for word", 
   CHECK(one.told("deepgemm") ==
         "pass: all 24 outputs have the golden bits [4, 6] f32, against sm90.wgmma.e4m3, k = 96, "
         "promotion 32; check: deepgemm\n"
-        "  power of deepgemm: 7 of 9 applicable faults detected (output 4 of 4, operands 3 of 3, "
+        "  power of deepgemm: 8 of 10 applicable faults detected (output 5 of 5, operands 3 of 3, "
         "rounding 0 of 2), on 4 x 6 outputs\n"
         "  cannot see: missing_promotion (the first promotion does not happen): these sums are "
         "the same in every accumulator\n"
@@ -82,6 +82,11 @@ TEST_CASE("verify: whole reports of right and of wrong outputs, word for word", 
   one.values[23] = -one.values[23];
   one.values[22] *= 0.99F;
   const std::string figures =
+      "  map, one character per tile of 1 x 1 (. none, 1-9 tenths wrong, # all):\n"
+      "    ......\n"
+      "    ...#..\n"
+      "    ...#..\n"
+      "    ....##\n"
       "  ULP of f32:  0: 20  1: 1  131073-262144: 1  4194305-8388608: 1  "
       "2147483649-4294967296: 1  (toward zero 1, away 2)\n"
       "  ULP of FP8 (E4M3's significand):  0: 21  1: 1  5-8: 1  2049-4096: 1  (toward zero 1, "
@@ -102,12 +107,7 @@ TEST_CASE("verify: whole reports of right and of wrong outputs, word for word", 
       "rounding 3.8147e-06\n"
       "    K-block [32, 64), nearest to the difference, sums to 32.5; largest:  k 39 0x44 x "
       "0x40 = 6  k 59 0x44 x 0xc0 = -6  k 43 0x44 x 0x3c = 4.5  k 63 0x44 x 0x3c = 4.5\n"
-      "    models that give this output: none\n"
-      "  map, one character per tile of 1 x 1 (. none, 1-9 tenths wrong, # all):\n"
-      "    ......\n"
-      "    ...#..\n"
-      "    ...#..\n"
-      "    ....##\n";
+      "    models that give this output: none\n";
   CHECK(
       one.told("bitwise") ==
       "mismatch: 4 of 24 outputs differ in bits (16.67 %) [4, 6] f32, against sm90.wgmma.e4m3, "
@@ -118,21 +118,22 @@ TEST_CASE("verify: whole reports of right and of wrong outputs, word for word", 
           "  shipped gates that would pass this output:\n"
           "  shipped gates that would reject it: deepgemm vllm.scaled_mm vllm.block_fp8 "
           "transformer_engine torchao flashinfer.bmm flashinfer.groupwise\n");
-  CHECK(one.told("budget", true) ==
-        "mismatch: 4 of 24 outputs differ in bits (16.67 %) [4, 6] f32, against sm90.wgmma.e4m3, "
-        "k = 96, promotion 32; check: budget\n" +
-            figures +
-            "  1 of 4 examined mismatches (the largest, and evenly spread ones) are within the "
-            "budget of the exact result (median budget: 0.00062 of the result)\n"
-            "  shipped gates that would pass this output:\n"
-            "  shipped gates that would reject it: deepgemm vllm.scaled_mm vllm.block_fp8 "
-            "transformer_engine torchao flashinfer.bmm flashinfer.groupwise\n"
-            "  power of budget: 7 of 9 applicable faults detected (output 4 of 4, operands 3 of 3, "
-            "rounding 0 of 2), on 4 x 6 outputs\n"
-            "  cannot see: missing_promotion (the first promotion does not happen): these sums are "
-            "the same in every accumulator\n"
-            "  cannot see: accumulator (an FP32 accumulator): these sums are the same in every "
-            "accumulator\n");
+  CHECK(
+      one.told("budget", true) ==
+      "mismatch: 4 of 24 outputs differ in bits (16.67 %) [4, 6] f32, against sm90.wgmma.e4m3, "
+      "k = 96, promotion 32; check: budget\n" +
+          figures +
+          "  1 of 4 examined mismatches (the largest, and evenly spread ones) are within the "
+          "budget of the exact result (median budget: 0.00062 of the result)\n"
+          "  shipped gates that would pass this output:\n"
+          "  shipped gates that would reject it: deepgemm vllm.scaled_mm vllm.block_fp8 "
+          "transformer_engine torchao flashinfer.bmm flashinfer.groupwise\n"
+          "  power of budget: 8 of 10 applicable faults detected (output 5 of 5, operands 3 of 3, "
+          "rounding 0 of 2), on 4 x 6 outputs\n"
+          "  cannot see: missing_promotion (the first promotion does not happen): these sums are "
+          "the same in every accumulator\n"
+          "  cannot see: accumulator (an FP32 accumulator): these sums are the same in every "
+          "accumulator\n");
   CHECK(describe_faults(power(one.product, all_checks(), 1)) ==
         "fault              changed  bitwise  budget  deepgemm  vllm.scaled_mm  vllm.block_fp8  "
         "transformer_engine  torchao  flashinfer.bmm  flashinfer.groupwise\n"
@@ -144,6 +145,9 @@ TEST_CASE("verify: whole reports of right and of wrong outputs, word for word", 
         "  detected            detected  detected        detected\n"
         "gain_0.72          100.00%  detected  detected  detected  MISSED          detected      "
         "  detected            detected  MISSED          detected\n"
+        "exchanged_rows      95.83%  detected  detected  detected  MISSED          detected      "
+        "  detected            detected  MISSED          detected\n"
+        "transposed_output  does not apply: the output is not square\n"
         "dropped_k_tile     100.00%  detected  detected  detected  MISSED          detected      "
         "  detected            detected  MISSED          detected\n"
         "swapped_scales     does not apply: it needs scales of both operands with the same tile "

@@ -1,6 +1,8 @@
 // Outputs of casts.
 
 #include <algorithm>
+#include <cmath>
+#include <memory>
 #include <vector>
 
 #include "catch.hpp"
@@ -30,15 +32,60 @@ TEST_CASE("verify: a cast with one value rounded twice", "[verify]") {
   CHECK(wrong.elements[0].row == 5);
   CHECK(wrong.elements[0].column == 0);
   REQUIRE(wrong.diagnosis.has_value());
-  REQUIRE(!wrong.diagnosis->causes.empty());
-  // One value fits both: rounded to FP16 first, or truncated.
+  // Double rounding explains it, but would change right ones too: that is no cause.
+  CHECK(wrong.diagnosis->mismatches == 1);
+  CHECK(wrong.diagnosis->causes.empty());
+  // Where nothing contradicts it, it is one: rounded to FP16 first, or truncated.
+  std::vector<float> few{x.begin() + 500, x.begin() + 504};
+  for (std::size_t i = 1; i < few.size(); ++i) few[i] = static_cast<float>(i);
+  std::vector<std::byte> stored = cast_output(few, default_output(FormatId::e4m3fn));
+  stored[0] = std::byte{0x38};
+  const VerifyReport one =
+      verify_cast({}, {"x", view_of(ElementType::f32, {4}, std::span<const float>(few)), nullptr},
+                  nullptr, {"got", {ElementType::e4m3fn, {4}, stored}, nullptr});
+  REQUIRE(one.diagnosis.has_value());
   const auto named = [&](std::string_view name) {
-    return std::ranges::any_of(wrong.diagnosis->causes, [&](const Cause& cause) {
+    return std::ranges::any_of(one.diagnosis->causes, [&](const Cause& cause) {
       return cause.name == name && cause.explained == 1;
     });
   };
   CHECK(named("double_rounding_f16"));
   CHECK(named("truncated_f16_first"));
+}
+
+TEST_CASE("verify: a division by the inverse of a scale is named", "[verify]") {
+  std::vector<float> x(4000);
+  const RandomStream stream(2, "divided");
+  for (std::size_t i = 0; i < x.size(); ++i) x[i] = static_cast<float>(stream.normal(i));
+  // Kernels keep the inverse; the scale that is given here is 1 / inverse.
+  std::vector<float> scales;
+  std::vector<float> divided;
+  for (std::size_t row = 0; row < 10; ++row) {
+    const float inverse = 0.013F * static_cast<float>(row + 1);
+    scales.push_back(1.0F / inverse);
+    for (std::size_t i = 0; i < 400; ++i) divided.push_back(x[row * 400 + i] / inverse);
+  }
+  // Values at which the two roundings differ: just beside the middle of two codes.
+  for (std::size_t row = 0; row < 10; ++row)
+    for (std::size_t i = 0; i < 400; ++i) {
+      const std::size_t at = row * 400 + i;
+      const float inverse = 0.013F * static_cast<float>(row + 1);
+      x[at] = 1.0625F * inverse * (i % 2 == 0 ? 1.0F : 2.0F);
+      for (int step = 0; step < static_cast<int>(i % 4); ++step)
+        x[at] = std::nextafter(x[at], 1e9F);
+      divided[at] = x[at] / inverse;
+    }
+  const std::vector<std::byte> codes = cast_output(divided, default_output(FormatId::e4m3fn));
+  const VerifyReport report = verify_cast(
+      {}, {"x", view_of(ElementType::f32, {10, 400}, std::span<const float>(x)), nullptr},
+      std::make_unique<Operand>(
+          Operand{"s", view_of(ElementType::f32, {10, 1}, std::span<const float>(scales)), nullptr})
+          .get(),
+      {"got", {ElementType::e4m3fn, {10, 400}, codes}, nullptr});
+  INFO(describe(report));
+  REQUIRE(report.diagnosis.has_value());
+  REQUIRE(!report.diagnosis->causes.empty());
+  CHECK(report.diagnosis->causes.front().name == "divided_by_the_inverse");
 }
 
 TEST_CASE("verify: a cast under scales by tile", "[verify]") {

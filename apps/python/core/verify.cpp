@@ -62,6 +62,10 @@ nb::dict to_dict(const VerifyReport& report) {
   d["bit_mismatches"] = report.comparison.bit_mismatches;
   d["comparison"] = to_dict(report.comparison.values);
   d["causes"] = causes_of(report);
+  nb::list measured;
+  if (report.diagnosis)
+    for (const std::string& line : report.diagnosis->measured) measured.append(line);
+  d["measured"] = measured;
   d["undetected"] = undetected_of(report);
   d["gates"] = gates_of(report);
   d["non_finite"] = non_finite_of(report);

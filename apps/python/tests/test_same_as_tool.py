@@ -61,7 +61,7 @@ def test_gemm_verify_and_identify(tmp_path, problem):
     how = [*options, *SCALED_OPTIONS]
     said = tool(1, "verify", path, "--inputs", *inputs, *how)
     report = fp8lab.verify(d, (a, b), model="sm90.wgmma.e4m3", **scales, **SCALED)
-    assert said == report.text
+    assert said.rsplit("next:  ", 1)[0] == report.text
     said = json.loads(tool(1, "verify", path, "--inputs", *inputs, *how, "--json"))
     assert said["verdict"] == report.verdict
     assert said["metrics"]["bit_mismatches"] == report.bit_mismatches == 1

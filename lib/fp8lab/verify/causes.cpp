@@ -96,8 +96,8 @@ Diagnosis diagnose(const Product& product, std::span<const std::byte> got, const
   try_mistakes(product, sample, sampled, golden, judge, options.threads);
   std::vector<std::string> measured;
   if (!judge.any_cause()) {
-    const OutputArea area =
-        options.area.value_or(OutputArea{0, product.rows(), 0, product.columns()});
+    const Sample area = options.area.value_or(Sample{spread(product.rows(), product.rows()),
+                                                     spread(product.columns(), product.columns())});
     measured = try_measured({product, got, area, sample, options.threads}, sampled, golden, judge);
   }
   Diagnosis diagnosis = judge.finish();

@@ -36,14 +36,6 @@ struct Diagnosis {
   std::vector<std::string> measured{};
 };
 
-/// Rows and columns of an output.
-struct OutputArea {
-  std::int64_t row = 0;
-  std::int64_t rows = 0;
-  std::int64_t column = 0;
-  std::int64_t columns = 0;
-};
-
 /// A cause is reported if it explains at least this share of the mismatches ...
 inline constexpr double kExplainedShare = 0.95;
 /// ... and would change no right element. Where nearness decides (budgets, FP64 sums), this share.
@@ -69,7 +61,7 @@ struct DiagnosisOptions {
   std::span<const std::byte> golden{};
   std::span<const WrongProduct> more{};  ///< tried first
   int threads = 0;
-  std::optional<OutputArea> area{};  ///< where one mistake is thought to be; unset: everywhere
+  std::optional<Sample> area{};  ///< where one mistake is thought to be; unset: everywhere
 };
 
 /// Diagnoses `got`, the codes of the whole output [m, n], on at most 16 rows and 256

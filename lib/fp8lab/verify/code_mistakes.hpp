@@ -2,7 +2,6 @@
 // Known mistakes in the table by which a kernel reads the codes of an operand. No instruction has
 // these tables, so that they are judged by FP64 sums.
 
-#include <functional>
 #include <string_view>
 #include <vector>
 

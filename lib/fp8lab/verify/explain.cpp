@@ -1,8 +1,87 @@
 #include "fp8lab/verify/explain.hpp"
 
+#include <fmt/format.h>
+
+#include <algorithm>
+
 #include "fp8lab/verify/attempt.hpp"
 
 namespace fp8lab {
+namespace {
+
+constexpr double kWholeLine = 0.9;  // of a line differs: then all of it is taken to be wrong
+
+std::vector<std::int64_t> line_of(std::int64_t first, std::int64_t count) {
+  std::vector<std::int64_t> places = spread(count, count);
+  for (std::int64_t& at : places) at += first;
+  return places;
+}
+
+/// The rows, or the columns, of which nearly all elements differ.
+std::vector<std::int64_t> wrong_lines(const Product& product, const WrongElements& wrong,
+                                      bool columns) {
+  const std::int64_t lines = columns ? product.columns() : product.rows();
+  const std::int64_t across = columns ? product.rows() : product.columns();
+  const std::vector<std::int64_t> looked_at = spread(across, 64);
+  std::vector<std::int64_t> found;
+  for (std::int64_t line = 0; line < lines; ++line) {
+    std::int64_t differ = 0;
+    for (const std::int64_t at : looked_at)
+      differ += wrong.at(columns ? at * lines + line : line * across + at) ? 1 : 0;
+    if (static_cast<double>(differ) >= kWholeLine * static_cast<double>(looked_at.size()))
+      found.push_back(line);
+  }
+  return found;
+}
+
+/// "12 rows, i mod 16 >= 8": how many, and the pattern if there is one.
+std::string lines_text(const std::vector<std::int64_t>& lines, std::int64_t count, bool columns) {
+  const std::string_view name = columns ? "columns" : "rows";
+  for (std::int64_t period = 2; period <= std::min<std::int64_t>(count / 2, 256); period *= 2) {
+    std::vector<bool> in(static_cast<std::size_t>(period), false);
+    for (const std::int64_t line : lines) in[static_cast<std::size_t>(line % period)] = true;
+    const auto first = std::ranges::find(in, true) - in.begin();
+    const auto wide = std::ranges::count(in, true);
+    std::int64_t expected = 0;
+    for (std::int64_t line = 0; line < count; ++line)
+      expected += in[static_cast<std::size_t>(line % period)] ? 1 : 0;
+    const bool together =
+        std::ranges::count(in.begin() + first, in.begin() + first + wide, true) == wide;
+    if (wide == period || expected != std::ssize(lines) || !together) continue;
+    return fmt::format("{} {} with i mod {} in {}-{}", lines.size(), name, period, first,
+                       first + wide - 1);
+  }
+  return fmt::format("{} {}, the first {}", lines.size(), name, lines.front());
+}
+
+/// A fault of some rows or columns that are no rectangle: the mistake is sought in them alone.
+void diagnose_lines(const Product& product, std::span<const std::byte> got,
+                    const WrongElements& wrong, const DiagnosisOptions& how, VerifyReport& report) {
+  constexpr std::int64_t kLines = 16;
+  constexpr std::int64_t kAcross = 64;
+  for (const bool columns : {false, true}) {
+    const std::int64_t count = columns ? product.columns() : product.rows();
+    const std::vector<std::int64_t> lines = wrong_lines(product, wrong, columns);
+    if (lines.empty() || std::ssize(lines) == count) continue;
+    std::vector<std::int64_t> chosen;
+    for (const std::int64_t i : spread(std::ssize(lines), kLines))
+      chosen.push_back(lines[static_cast<std::size_t>(i)]);
+    const std::int64_t across = columns ? product.rows() : product.columns();
+    DiagnosisOptions one = how;
+    one.area =
+        columns ? Sample{spread(across, across), lines} : Sample{lines, spread(across, across)};
+    const std::vector<std::int64_t> others = spread(across, kAcross);
+    Diagnosis found =
+        diagnose(product, got, columns ? Sample{others, chosen} : Sample{chosen, others}, one);
+    if (found.causes.empty()) continue;
+    for (Cause& cause : found.causes)
+      cause.text = fmt::format("in {}: {}", lines_text(lines, count, columns), cause.text);
+    report.diagnosis = std::move(found);
+    return;
+  }
+}
+
+}  // namespace
 
 std::vector<WrongProduct> more_mistakes(const VerifyOptions& options) {
   if (!options.more) return {};
@@ -14,8 +93,14 @@ void diagnose_what_counts(const Product& product, std::span<const std::byte> gol
                           const VerifyOptions& options, std::span<const WrongProduct> more,
                           VerifyReport& report) {
   if (options.check.kind != Check::Kind::budget) {
-    report.diagnosis = diagnose(product, got, mismatches,
-                                {.golden = golden, .more = more, .threads = options.threads});
+    const DiagnosisOptions how{.golden = golden, .more = more, .threads = options.threads};
+    report.diagnosis = diagnose(product, got, mismatches, how);
+    const bool by_regions = std::ranges::any_of(report.regions, [](const Region& region) {
+      return region.content != RegionContent::other ||
+             (region.diagnosis && !region.diagnosis->causes.empty());
+    });
+    if (report.diagnosis->causes.empty() && !by_regions)
+      diagnose_lines(product, got, WrongElements(product.output.format, golden, got), how, report);
   } else if (!report.budget->outside.empty()) {
     report.diagnosis =
         diagnose(product, got, report.budget->outside,
@@ -43,10 +128,11 @@ std::vector<Region> look_at_regions(const Product& product, std::span<const std:
     Sample sample{spread(region.rows, kRows), spread(region.columns, kColumns)};
     for (std::int64_t& row : sample.rows) row += region.row;
     for (std::int64_t& column : sample.columns) column += region.column;
-    DiagnosisOptions how{.closeness = budget ? Closeness::budget : Closeness::bits,
-                         .more = more,
-                         .threads = options.threads,
-                         .area = OutputArea{region.row, region.rows, region.column, region.columns}};
+    DiagnosisOptions how{
+        .closeness = budget ? Closeness::budget : Closeness::bits,
+        .more = more,
+        .threads = options.threads,
+        .area = Sample{line_of(region.row, region.rows), line_of(region.column, region.columns)}};
     if (!budget) how.golden = golden;
     region.diagnosis = diagnose(product, got, sample, how);
     if (region.diagnosis->causes.empty() && unrelated(id, golden, got, columns, region))

@@ -122,7 +122,7 @@ std::string summary(const GroupedReport& r, const std::string& command) {
     }
     std::string lines = summary(group.report);
     for (const Cause& finding : group.findings)
-      lines += fmt::format("why:   {}: {}\n", finding.name, finding.text);
+      lines += fmt::format("cause: {}: {}\n", finding.name, finding.text);
     text += fmt::format("  group {} ({} of the output):\n", group.group,
                         range(group.first_row, group.report.rows)) +
             indented(lines);

@@ -34,7 +34,7 @@ struct MeasuredMistake {
 struct MeasuredPart {
   const Product& product;  ///< the whole one
   std::span<const std::byte> got;
-  OutputArea area;       ///< where one mistake is thought to be
+  const Sample& area;    ///< where one mistake is thought to be
   const Sample& sample;  ///< rows and columns that the judge looks at
   int threads = 0;
 };

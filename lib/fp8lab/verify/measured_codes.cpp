@@ -26,9 +26,7 @@ class CodeValues {
  public:
   explicit CodeValues(const MeasuredPart& part)
       : part_(part),
-        view_(part.product, part.got,
-              {some(part.area.row, part.area.rows, 48),
-               some(part.area.column, part.area.columns, 96)},
+        view_(part.product, part.got, {some(part.area.rows, 48), some(part.area.columns, 96)},
               part.threads) {}
 
   void measure(Measurement& result) const {
@@ -41,11 +39,6 @@ class CodeValues {
   }
 
  private:
-  static std::vector<std::int64_t> some(std::int64_t first, std::int64_t count, std::int64_t most) {
-    std::vector<std::int64_t> places = spread(count, most);
-    for (std::int64_t& at : places) at += first;
-    return places;
-  }
   [[nodiscard]] const CodeMatrix& matrix(Side side) const {
     const GemmProblem& p = view_.product().problem;
     return side == Side::a ? p.a : p.b;

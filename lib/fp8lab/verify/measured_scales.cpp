@@ -20,8 +20,8 @@ namespace {
 constexpr std::int64_t kFewestOthers = 64;  // outputs of a row that are looked at
 constexpr std::int64_t kMostOthers = 512;   // and at most
 constexpr std::int64_t kMostRows = 16;      // rows of a wide fit
-constexpr double kScaleErrors = 8.0;    // standard errors that a number may be off
-constexpr double kScaleRelative = 1e-3;  // and a share of itself; the judge decides by bits
+constexpr double kScaleErrors = 8.0;        // standard errors that a number may be off
+constexpr double kScaleRelative = 1e-3;     // and a share of itself; the judge decides by bits
 constexpr double kMatching = 0.995;         // of the measured scales that a reading must give
 
 /// Measured scales of sampled rows of an operand and tiles of `block` terms.
@@ -109,11 +109,10 @@ class OneOperand {
     const std::int64_t blocks = ceil_divide(p_.a.k, block);
     const bool of_a = side_ == Side::a;
     const std::vector<std::int64_t>& own = of_a ? part_.sample.rows : part_.sample.columns;
-    const std::int64_t have = of_a ? part_.area.columns : part_.area.rows;
     const std::int64_t wanted = std::clamp(3 * blocks, kFewestOthers, kMostOthers);
-    std::vector<std::int64_t> others = spread(have, wanted);
+    const std::vector<std::int64_t> others =
+        some(of_a ? part_.area.columns : part_.area.rows, wanted);
     if (std::ssize(others) < blocks + 4) return false;
-    for (std::int64_t& at : others) at += of_a ? part_.area.column : part_.area.row;
     std::vector<std::int64_t> rows = own;
     if (blocks > 32 && std::ssize(rows) > kMostRows) {
       rows.clear();
@@ -433,6 +432,10 @@ class OneOperand {
                     : fmt::format(" (measured): read {} scales too {} in memory ({})",
                                   std::abs(offset), offset > 0 ? "far" : "early", lies.text()),
                 reading);
+    // What lies behind the grid is not known, but measured.
+    for (const std::int64_t row : table_.rows)
+      for (std::int64_t t = 0; t < table_.tiles(); ++t)
+        result.mistakes.back().rough |= reading(row, t) == kOutside;
     return true;
   }
   /// Looks at a few entries first.
@@ -570,9 +573,12 @@ class OneOperand {
       for (std::int64_t t = 0; t < table_.tiles(); ++t) {
         const std::int64_t own = grid_.right(table_.rows[i], t * table_.block);
         if (!counts(i, t) || near(i, t, grid_.at(own))) continue;
-        const auto least = std::ranges::lower_bound(
-            sorted, std::pair{value(i, t) - tolerance(i, t), std::int64_t{-1}});
-        if (least == sorted.end() || !near(i, t, least->first)) return;
+        auto least = std::ranges::lower_bound(sorted, std::pair{value(i, t), std::int64_t{-1}});
+        if (least == sorted.end()) --least;
+        if (least != sorted.begin() &&
+            value(i, t) - std::prev(least)->first < std::abs(least->first - value(i, t)))
+          --least;
+        if (!near(i, t, least->first)) return;
         found[{table_.rows[i], t}] = least->second;
         used.insert(least->first);
         if (listed++ < 3)

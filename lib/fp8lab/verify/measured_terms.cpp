@@ -42,13 +42,14 @@ struct TermPart {
   }
 };
 
-std::vector<std::int64_t> nearby(const std::vector<std::int64_t>& sample, std::int64_t first,
-                                 std::int64_t count, std::int64_t most) {
+/// Those of the sample that lie in the area, and more of it.
+std::vector<std::int64_t> nearby(const std::vector<std::int64_t>& sample,
+                                 const std::vector<std::int64_t>& area, std::int64_t most) {
   std::set<std::int64_t> chosen;
   for (const std::int64_t at : sample)
-    if (at >= first && at < first + count && std::ssize(chosen) < most) chosen.insert(at);
-  for (const std::int64_t i : spread(count, most))
-    if (std::ssize(chosen) < most) chosen.insert(first + i);
+    if (std::ranges::binary_search(area, at) && std::ssize(chosen) < most) chosen.insert(at);
+  for (const std::int64_t at : some(area, most))
+    if (std::ssize(chosen) < most) chosen.insert(at);
   return {chosen.begin(), chosen.end()};
 }
 
@@ -57,8 +58,8 @@ class TermWeights {
   explicit TermWeights(const MeasuredPart& part)
       : part_(part),
         view_(part.product, part.got,
-              {nearby(part.sample.rows, part.area.row, part.area.rows, 32),
-               nearby(part.sample.columns, part.area.column, part.area.columns, 256)},
+              {nearby(part.sample.rows, part.area.rows, 32),
+               nearby(part.sample.columns, part.area.columns, 256)},
               part.threads) {
     balance();
   }

@@ -182,6 +182,13 @@ std::optional<Weights> least_squares(const Eigen::MatrixXd& x, const Eigen::Vect
   return result;
 }
 
+std::vector<std::int64_t> some(const std::vector<std::int64_t>& of, std::int64_t most) {
+  std::vector<std::int64_t> chosen;
+  for (const std::int64_t i : spread(std::ssize(of), most))
+    chosen.push_back(of[static_cast<std::size_t>(i)]);
+  return chosen;
+}
+
 std::string measured_text(double value) {
   if (std::abs(value) < 5e-4) return "0";
   return fmt::format("{:.4g}", value);

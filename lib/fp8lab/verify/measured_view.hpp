@@ -73,6 +73,9 @@ struct Weights {
 std::optional<Weights> least_squares(const Eigen::MatrixXd& x, const Eigen::VectorXd& y,
                                      Eigen::Index spare = 4);
 
+/// At most `most` of these positions, evenly spread.
+std::vector<std::int64_t> some(const std::vector<std::int64_t>& of, std::int64_t most);
+
 /// A number to few digits, as texts show measured weights.
 std::string measured_text(double value);
 

@@ -207,8 +207,9 @@ std::string element_line(const VerifyReport& r) {
   if (r.elements.empty() || r.comparison.bit_mismatches > 4) return "";
   const ElementReport& e = r.elements[0];
   const Format& f = format(r.output);
-  std::string text = fmt::format("first: row {} column {}: expected {}, got {}", e.row, e.column,
-                                 code_text(f, e.mismatch.expected), code_text(f, e.mismatch.got));
+  std::string text =
+      fmt::format("first mismatch: row {} column {}: expected {}, got {}", e.row, e.column,
+                  code_text(f, e.mismatch.expected), code_text(f, e.mismatch.got));
   std::string models;
   for (const ModelAnswer& answer : e.models)
     if (answer.code == e.mismatch.got) models += fmt::format(" {}", answer.model);
@@ -227,7 +228,7 @@ std::string why_text(const VerifyReport& r) {
     text += wrapped(
         fmt::format("{} {}: {} (explains {} of {} sampled mismatches, changes {} of {} right "
                     "outputs)",
-                    i == 0 ? "why:  " : "or:   ", cause.name, cause.text, cause.explained,
+                    i == 0 ? "cause:" : "or:   ", cause.name, cause.text, cause.explained,
                     d.mismatches, cause.contradicted, d.right),
         7);
   }
@@ -239,14 +240,11 @@ std::string why_text(const VerifyReport& r) {
     return region.content != RegionContent::other ||
            (region.diagnosis && !region.diagnosis->causes.empty());
   });
-  text = in_regions ? "why:   what the regions say; no one cause for all of them\n"
-                    : fmt::format("why:   none of {} known mistakes explains it\n", d.tried);
+  text = fmt::format("cause: none of {} known mistakes explains {}\n", d.tried,
+                     in_regions ? "all of it; the regions say more" : "it");
   for (std::size_t i = 0; i < std::min(kMeasured, d.measured.size()); ++i) {
-    const std::string line = wrapped("measured: " + d.measured[i], 9);
-    text +=
-        "       " +
-        line.substr(0, line.find('\n', 60) == std::string::npos ? line.size() : line.find('\n')) +
-        (line.ends_with('\n') ? "" : "\n");
+    const std::string line = "measured: " + d.measured[i];
+    text += wrapped(line.size() > 150 ? line.substr(0, 146) + " ..." : line, 9);
   }
   return text;
 }
@@ -370,13 +368,20 @@ std::string describe(const VerifyReport& r) {
 std::string summary(const VerifyReport& r, const std::string& command) {
   const FloatEnvironment environment;
   if (r.comparison.bitwise() && r.verdict != Verdict::mismatch) return describe(r);
-  std::string text = wrapped(headline(r).substr(0, headline(r).find('\n')), 2);
-  text += where_text(r) + why_text(r) + element_line(r) +
-          wrapped(budget_line(r).substr(std::min<std::size_t>(2, budget_line(r).size())), 2);
-  if (r.power) {
-    const std::string power = describe(*r.power, r.power_of_check);
-    text += wrapped(power.substr(2, power.find('\n') - 2), 2);
-  }
+  const auto first_line = [](const std::string& text) {
+    const std::size_t begin = text.find_first_not_of(' ');
+    return begin == std::string::npos ? "" : text.substr(begin, text.find('\n') - begin);
+  };
+  const std::string verdict = first_line(headline(r));
+  const std::size_t size = verdict.find(" [");
+  std::string text = wrapped(verdict.substr(0, size), 2);
+  if (size != std::string::npos) text += wrapped("  " + verdict.substr(size + 1), 2);
+  text += headline(r).substr(headline(r).find('\n') + 1);
+  text += where_text(r) + why_text(r) + element_line(r) + wrapped(first_line(budget_line(r)), 2);
+  if (r.power && r.verdict == Verdict::mismatch)
+    text += wrapped(first_line(describe(*r.power, r.power_of_check)), 2);
+  else if (r.power)  // what the check cannot see is the point of it
+    text += describe(*r.power, r.power_of_check);
   if (!command.empty()) text += "next:  " + next_command(r, command) + '\n';
   return text;
 }

@@ -62,6 +62,7 @@ class GroupedReport:
     #: (first row, rows, elements, cause or "") of rows in no group that should be zero
     ungrouped_wrong: tuple[tuple[int, int, int, str], ...]
     text: str
+    details: str = ""  #: the whole report: also distances, elements, models, budgets, gates
 
     def __str__(self) -> str:
         return self.text
@@ -219,6 +220,7 @@ def _report(fields: dict[str, Any]) -> VerifyReport:
     fields["comparison"] = Comparison(**fields["comparison"])
     fields["causes"] = tuple(Cause(**cause) for cause in fields["causes"])
     fields["undetected"] = tuple(fields["undetected"])
+    fields["measured"] = tuple(fields["measured"])
     fields.pop("warning")
     return VerifyReport(**fields)
 

@@ -43,7 +43,9 @@ class VerifyReport:
     gates: dict[str, bool]  #: acceptance rules of public projects, and whether they would pass this
     non_finite: dict[str, tuple[int, int]]  #: (NaN, infinities) of each operand and output
     faults: str  #: every fault against the checks that were tried, as a table
-    text: str
+    text: str  #: verdict, where and why, in at most 25 lines
+    details: str = ""  #: the whole report: also distances, elements, models, budgets, gates
+    measured: tuple[str, ...] = ()  #: what was measured, where no known mistake explains the output
 
     def __str__(self) -> str:
         return self.text
@@ -119,5 +121,6 @@ def verify(
     fields["comparison"] = Comparison(**fields["comparison"])
     fields["causes"] = tuple(Cause(**cause) for cause in fields["causes"])
     fields["undetected"] = tuple(fields["undetected"])
+    fields["measured"] = tuple(fields["measured"])
     warn(fields.pop("warning"))
     return VerifyReport(**fields)
