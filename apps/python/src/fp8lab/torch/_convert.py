@@ -23,6 +23,7 @@ from fp8lab.torch._fast_path import with_fast_path, without_fast_path
 from fp8lab.torch._layers import Fp8Conv1D, Fp8Layer, Fp8Linear, Fp8LinearLike, change_class
 from fp8lab.torch._plan import ROLES
 from fp8lab.torch._products import Fp8Products, convert_products, restore_products
+from fp8lab.torch._tensor_parallel import require_amax_of
 
 def decisions(
     model: nn.Module, *, filter: Filter | None = None, rule: str = "llama-factory"
@@ -55,6 +56,7 @@ def convert(
     hardware: str | None = None,
     filter: Filter | None = None,
     rule: str = "llama-factory",
+    amax: str = "shard",
 ) -> nn.Module:
     """Makes the linear layers of a model run under a recipe, in place; returns the model.
 
@@ -67,6 +69,11 @@ def convert(
     would pass a converted layer by. A layer that is already converted is converted again. recipe and
     hardware as for `fp8lab.linear_recipe`, filter and rule as for `decisions`. Call it again with a
     different filter for layers under another recipe. `restore` undoes it.
+
+    FSDP may shard a model before or after. With tensor parallelism (`parallelize_module`, before or
+    after), each rank casts its shards of weight, input and gradient; amax: "shard", each with the
+    amax of the shard, as TransformerEngine casts weights, or "whole", with that of the whole tensor,
+    as torchao does, for recipes with one scale a tensor.
 
     `HighPrecisionWarning` if less than half of the weights, or of a token's multiplications with
     them, are converted, without those that the filter leaves out. ValueError if no layer is left to
@@ -81,6 +88,7 @@ def convert(
       (2): Linear(in_features=64, out_features=16, bias=True)
     )
     """
+    require_amax_of(amax)
     made = linear_recipe(recipe, hardware=hardware)
     reasons, found = decided(model, filter, rule)
     chosen = [one for one in found if not reasons[one.name]]
@@ -90,17 +98,17 @@ def convert(
     own: dict[nn.Module, list[str]] = {}
     for one in chosen:
         if one.kind == "linear":
-            convert_linear(one.module, made)
+            convert_linear(one.module, made, amax)
         else:
             own.setdefault(one.module, []).append(one.parameter)
     for module, names in own.items():
-        convert_products(module, names, made)
+        convert_products(module, names, made, amax)
     without_fast_path(model)
     warn(warning_of(decisions_after(reasons, found)), HighPrecisionWarning)
     return model
 
 
-def convert_linear(module: nn.Module, recipe: LinearRecipe) -> None:
+def convert_linear(module: nn.Module, recipe: LinearRecipe, amax: str = "shard") -> None:
     """Makes one linear layer run under a recipe."""
     kind = type(module)
     if not isinstance(module, Fp8Layer):
@@ -109,7 +117,7 @@ def convert_linear(module: nn.Module, recipe: LinearRecipe) -> None:
             module.__class__ = Fp8Linear if kind is nn.Linear else Fp8Conv1D
         else:
             change_class(module, Fp8LinearLike)
-    module._fp8_configure(recipe)  # type: ignore[operator]
+    module._fp8_configure(recipe, amax)  # type: ignore[operator]
 
 
 def layers(model: nn.Module) -> dict[str, Fp8Layer]:

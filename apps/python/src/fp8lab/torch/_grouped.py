@@ -18,13 +18,17 @@ def _product(x: Tensor, weight: Tensor, ends: list[int], text: str) -> Tensor:
     return y
 
 
-@torch.compiler.assume_constant_result  # torch.compile cannot look into the library
 def _text(recipe: str | LinearRecipe, hardware: str | None) -> str:
     text = text_of(linear_recipe(recipe, hardware=hardware))
     for role, cast in plan_of(text).casts.items():
         if cast.past_size:
             raise ValueError(f"recipe: expected one that uses only the current tensor, got {cast.recipe.source} for {role}")
     return text
+
+
+# torch.compile cannot look into the library. `torch.compiler.assume_constant_result` sets the same
+# mark, and imports the compiler, which takes longer than torch itself.
+_text._dynamo_marked_constant = True  # type: ignore[attr-defined]
 
 
 def grouped_mm(

@@ -15,6 +15,7 @@ from fp8lab.torch import _device, _ops  # noqa: F401  (registers the operators)
 from fp8lab.torch._device import require_cpu
 from fp8lab.torch._passes import Passes, fingerprint, is_recomputing
 from fp8lab.torch._plan import ROLES, plan_of, text_of
+from fp8lab.torch._tensor_parallel import is_distributed, linear_of_shards
 
 if TYPE_CHECKING:
     from fp8lab.torch._seeing import LayerStatistics
@@ -68,8 +69,9 @@ class Fp8Layer:
     _fp8_text: str
     training: bool
 
-    def _fp8_configure(self, recipe: LinearRecipe) -> None:
+    def _fp8_configure(self, recipe: LinearRecipe, amax: str = "shard") -> None:
         self._fp8_recipe, self._fp8_text = recipe, text_of(recipe)
+        self._fp8_amax_of = amax
         self._fp8_calibrating = False
         self._fp8_recorder: Callable[..., None] | None = None
         self._fp8_amaxes: Callable[[Fp8Layer, str, Tensor], None] | None = None
@@ -126,10 +128,14 @@ class Fp8Layer:
 
     def _fp8_past(self, role: str) -> Tensor:
         past = getattr(self, f"fp8_{role}_past")
-        return torch.empty(0, dtype=torch.int32) if past is None else past
+        if past is None:
+            return torch.empty(0, dtype=torch.int32)
+        return past.to_local() if is_distributed(past) else past  # type: ignore[no-any-return]
 
     def _fp8_linear(self, x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
         """x [..., in], weight [out, in], bias [out] or None, to [..., out] in x's dtype."""
+        if is_distributed(x, weight):
+            return linear_of_shards(self, x, weight, bias)  # type: ignore[no-any-return]
         device = "cuda" if _device.is_cuda(x) else "cpu"
         if torch.is_autocast_enabled(device):
             dtype = torch.get_autocast_dtype(device)

@@ -20,14 +20,15 @@ from torch.overrides import TorchFunctionMode
 
 from fp8lab._linear import LinearRecipe
 from fp8lab.torch._layers import Converted, Fp8Layer, change_class
+from fp8lab.torch._tensor_parallel import is_distributed
 
 
 class Fp8Product(Fp8Layer, nn.Module):
     """The state of a product whose weight belongs to another module."""
 
-    def __init__(self, recipe: LinearRecipe) -> None:
+    def __init__(self, recipe: LinearRecipe, amax: str = "shard") -> None:
         super().__init__()
-        self._fp8_configure(recipe)
+        self._fp8_configure(recipe, amax)
 
     def extra_repr(self) -> str:
         return self.fp8_repr()
@@ -48,6 +49,9 @@ def parts_of(name: str, weight: Tensor) -> int:
 
 def part_within(whole: Tensor, view: Tensor, parts: int) -> int | None:
     """The number of the matrix of `whole` at which a view of it begins; None for another tensor."""
+    if is_distributed(whole):
+        raise NotImplementedError(f"expected its weights as tensors, got a DTensor {list(whole.shape)}: FSDP shards such modules, "
+                                  "tensor parallelism does not")
     base = whole if whole._base is None else whole._base
     if view is not base and view._base is not base:
         place = whole.untyped_storage().data_ptr()
@@ -202,14 +206,16 @@ class Fp8Products(Converted):
     forward._torchdynamo_disable = True  # type: ignore[attr-defined]
 
 
-def convert_products(module: nn.Module, names: list[str], recipe: LinearRecipe) -> None:
+def convert_products(
+    module: nn.Module, names: list[str], recipe: LinearRecipe, amax: str = "shard"
+) -> None:
     """Makes a module multiply with these own parameters under a recipe; others stay as they are."""
     if not isinstance(module, Fp8Products):
         change_class(module, Fp8Products)
         module.__dict__["_fp8_products"] = ()
     for name in names:
         count = parts_of(name, parameter(module, name))
-        setattr(module, _state_name(name), nn.ModuleList(Fp8Product(recipe) for _ in range(count)))
+        setattr(module, _state_name(name), nn.ModuleList(Fp8Product(recipe, amax) for _ in range(count)))
     kept = [name for name in module._fp8_products if name not in names]
     module.__dict__["_fp8_products"] = (*kept, *names)
 

@@ -1,0 +1,170 @@
+"""Layers of DTensors on two ranks against layers of their shards, and against the whole layer."""
+
+import pytest
+import torch
+import torch.distributed as dist
+import torch.multiprocessing as mp
+from conftest import assert_same_bits, log_normal
+from torch import nn
+
+import fp8lab
+import fp8lab.torch
+
+RANKS = 2
+IN, HIDDEN, OUT, ROWS = 256, 512, 256, 32
+RECIPES = ("te-current", "deepgemm", "te-delayed")
+CASES = [
+    *((recipe, order, "shard", False) for recipe in RECIPES for order in ("before", "after")),
+    ("te-current", "before", "whole", False),
+    ("torchao-tensorwise", "after", "whole", False),
+    ("deepgemm", "before", "shard", True),
+    ("te-current", "before", "whole", True),
+]
+
+
+def mlp():
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Linear(IN, HIDDEN), nn.Tanh(), nn.Linear(HIDDEN, OUT))
+    with torch.no_grad():  # the shards differ in their amaxes
+        model[0].weight[: HIDDEN // 2] *= 7
+        model[2].weight[:, HIDDEN // 2 :] *= 5
+    return model.bfloat16()
+
+
+def data(step):
+    return log_normal(1, ROWS, IN, seed=step).bfloat16(), log_normal(1, ROWS, OUT, seed=50 + step).bfloat16()
+
+
+def parallel(recipe, order, amax, sequence):
+    from torch.distributed.tensor import Shard
+    from torch.distributed.tensor.parallel import ColwiseParallel, RowwiseParallel, parallelize_module
+
+    model = mlp()
+    mesh = dist.device_mesh.init_device_mesh("cpu", (RANKS,))
+    where = {"input_layouts": Shard(1)} if sequence else {}
+    to = {"output_layouts": Shard(1)} if sequence else {}
+    plan = {"0": ColwiseParallel(**where), "2": RowwiseParallel(**to)}
+    if order == "before":
+        fp8lab.torch.convert(model, recipe, amax=amax)
+    parallelize_module(model, mesh, plan)
+    if order == "after":
+        fp8lab.torch.convert(model, recipe, amax=amax)
+    return model
+
+
+def rank(index, port, folder):
+    torch.set_num_threads(1)
+    dist.init_process_group("gloo", init_method=f"tcp://127.0.0.1:{port}", rank=index, world_size=RANKS)
+    results = {}
+    for case in CASES:
+        recipe, _, _, sequence = case
+        model, seen = parallel(*case), []
+        for step in range(2):
+            x, dy = data(step)
+            if sequence:
+                x, dy = (t.chunk(RANKS, 1)[index].contiguous() for t in (x, dy))
+            x.requires_grad_()
+            model.zero_grad()
+            y = model(x)
+            y.backward(dy)
+            gradients = [p.grad.full_tensor() for p in model.parameters()]
+            parts = [None] * RANKS
+            dist.all_gather_object(parts, (y.detach() + 0, x.grad))
+            y, dx = (torch.cat(one, 1) if sequence else one[0] for one in zip(*parts))
+            seen.append((y, dx, *gradients))
+        results[case] = seen
+    with pytest.raises(NotImplementedError, match="amax: expected 'shard', or a recipe with one scale a tensor"):
+        parallel("deepgemm", "before", "whole", False)(data(0)[0])
+    if index == 0:
+        torch.save(results, f"{folder}/results.pt")
+    dist.destroy_process_group()
+
+
+@pytest.fixture(scope="module")
+def results(tmp_path_factory):
+    folder = str(tmp_path_factory.mktemp("parallel"))
+    mp.spawn(rank, (29500 + torch.randint(2000, (1,)).item(), folder), nprocs=RANKS)
+    return torch.load(f"{folder}/results.pt")
+
+
+def shards(recipe):
+    """The layers of each rank, as layers of their own."""
+    whole = mlp()
+    made = []
+    for index in range(RANKS):
+        first = fp8lab.torch.Fp8Linear(IN, HIDDEN // RANKS, dtype=torch.bfloat16, recipe=recipe)
+        second = fp8lab.torch.Fp8Linear(HIDDEN // RANKS, OUT, False, dtype=torch.bfloat16, recipe=recipe)
+        with torch.no_grad():
+            first.weight.copy_(whole[0].weight.chunk(RANKS, 0)[index])
+            first.bias.copy_(whole[0].bias.chunk(RANKS, 0)[index])
+            second.weight.copy_(whole[2].weight.chunk(RANKS, 1)[index])
+        made.append((first, second))
+    return made, whole[2].bias.detach().requires_grad_()
+
+
+@pytest.mark.parametrize("case", [case for case in CASES if case[2] == "shard"], ids=str)
+def test_each_rank_casts_its_shards(results, case):
+    layers, bias = shards(case[0])
+    for step, seen in enumerate(results[case]):
+        x, dy = data(step)
+        inputs = [x.clone().requires_grad_() for _ in range(RANKS)]
+        parts = [second(torch.tanh(first(one))) for (first, second), one in zip(layers, inputs)]
+        y = parts[0] + parts[1] + bias
+        for module in (*layers[0], *layers[1]):
+            module.zero_grad()
+        bias.grad = None
+        y.backward(dy)
+        expected = (
+            y.detach(), inputs[0].grad + inputs[1].grad,
+            torch.cat([first.weight.grad for first, _ in layers]), torch.cat([first.bias.grad for first, _ in layers]),
+            torch.cat([second.weight.grad for _, second in layers], 1), bias.grad,
+        )
+        for name, got, wanted in zip(("y", "dx", "dw0", "db0", "dw2", "db2"), seen, expected, strict=True):
+            if name != "db2" or not case[3]:  # torch's own sum, in another order where rows are dealt out
+                assert_same_bits(got, wanted, f"{case} step {step}: {name}")
+
+
+@pytest.mark.parametrize("case", [case for case in CASES if case[2] == "whole" and not case[3]], ids=str)
+def test_scales_of_the_whole_tensor(results, case):
+    """What no rank sums alone has the bits of the whole layer; what ranks sum, those of its parts with its scales."""
+    recipe = fp8lab.linear_recipe(case[0])
+    whole = fp8lab.torch.convert(mlp(), recipe)
+    x, dy = data(0)
+    inner, grads = {}, {}
+    whole[0].register_forward_hook(lambda module, args, y: inner.__setitem__("up", y.detach()))
+    x.requires_grad_()
+    with fp8lab.torch.record(whole) as recording:
+        y = whole(x)
+        y.backward(dy)
+    seen = results[case][0]
+    passes = recording._passes
+    q = {role: fp8lab.quantize(t.float().numpy().reshape(-1, t.shape[-1]), getattr(recipe, kind)) for role, t, kind in (
+        ("h", passes["2"].x, "activation"), ("w", passes["2"].weight, "weight"))}
+    parts = []
+    for half in (slice(0, HIDDEN // 2), slice(HIDDEN // 2, HIDDEN)):
+        d = fp8lab.gemm(
+            q["h"].codes[:, half], q["w"].codes[:, half], model=recipe.fprop.accumulator,
+            promotion_interval=recipe.fprop.promotion_interval,
+            a_scales=q["h"].inverse_scales, b_scales=q["w"].inverse_scales,
+        )
+        parts.append(torch.from_numpy(d).bfloat16())
+    expected = (parts[0] + parts[1] + whole[2].bias.detach()).reshape(y.shape)
+    assert_same_bits(seen[0], expected, "y")
+    # dW of the row-wise layer: rows of tokens alone are summed, and dY is the same on both ranks.
+    assert_same_bits(seen[4], whole[2].weight.grad, "dw2")
+    shard = results[(case[0], "before", "shard", False)][0][4] if case[0] == "te-current" else None
+    assert shard is None or not torch.equal(shard, whole[2].weight.grad)
+    del grads
+
+
+def test_a_sequence_that_is_dealt_out_changes_no_bit_of_the_scales(results):
+    """Its parts are gathered before the first layer and summed after the last."""
+    for amax, recipe in (("shard", "deepgemm"), ("whole", "te-current")):
+        for dealt, plain in zip(results[(recipe, "before", amax, True)], results[(recipe, "before", amax, False)]):
+            for name, got, expected in zip(("y", "dx", "dw0", "db0", "dw2"), dealt, plain):
+                assert_same_bits(got, expected, f"{recipe}: {name}")
+
+
+def test_errors():
+    with pytest.raises(ValueError, match="amax: expected shard or whole, got 'all'"):
+        fp8lab.torch.convert(mlp(), amax="all")
