@@ -5,6 +5,7 @@
 
 #include "claims/groups.hpp"
 #include "fp8lab/core/error.hpp"
+#include "fp8lab/core/near_names.hpp"
 
 namespace fp8lab::experiments {
 namespace {
@@ -47,12 +48,12 @@ const std::vector<Claim>& all_claims() {
 }
 
 const Claim& find_claim(std::string_view id) {
-  std::string known;
+  std::vector<std::string_view> known;
   for (const Claim& claim : all_claims()) {
     if (claim.id == id) return claim;
-    known += (known.empty() ? "" : ", ") + std::string(claim.id);
+    known.push_back(claim.id);
   }
-  throw Error("claim", "one of " + known, "'" + std::string(id) + "'");
+  throw Error("claim", expected_name(known, id), "'" + std::string(id) + "'");
 }
 
 Measurement measure(const Claim& claim, const ClaimContext& context) {

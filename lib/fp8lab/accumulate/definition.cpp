@@ -12,6 +12,7 @@
 
 #include "fp8lab/accumulate/unit.hpp"
 #include "fp8lab/core/error.hpp"
+#include "fp8lab/core/near_names.hpp"
 
 namespace fp8lab {
 namespace {
@@ -53,10 +54,14 @@ const AccumulatorKindBase* kind_named(std::string_view name) {
 const InstructionModel& base_named(std::string_view name) {
   if (const InstructionModel* model = registered(name)) return *model;
   if (const AccumulatorKindBase* kind = kind_named(name)) return *registered(kind->instruction);
-  std::string kinds;
-  for (const AccumulatorKindBase& one : kKinds)
-    kinds += fmt::format("{}{}", kinds.empty() ? "" : ", ", to_string(one.kind));
-  throw Error("base", fmt::format("an instruction (`fp8lab list models`), or one of {}", kinds),
+  std::vector<std::string_view> kinds;
+  std::vector<std::string_view> all;
+  for (const AccumulatorKindBase& one : kKinds) kinds.push_back(to_string(one.kind));
+  for (const InstructionModel& model : instruction_models()) all.push_back(model.name);
+  all.insert(all.end(), kinds.begin(), kinds.end());
+  throw Error("base",
+              fmt::format("an instruction (`fp8lab list models`), or one of {}{}",
+                          fmt::join(kinds, ", "), did_you_mean(all, name)),
               fmt::format("'{}'", name));
 }
 

@@ -425,10 +425,10 @@ const InstructionModel& find_instruction_model(std::string_view name) {
   for (const InstructionModel& model : kModels)
     if (model.name == name) return model;
   if (is_definition(name)) return defined_model(name);
-  throw Error(
-      "model",
-      fmt::format("one of {}, or a definition such as sm90.wgmma.e4m3:F=14", names_of(kModels)),
-      fmt::format("'{}'", name));
+  throw Error("model",
+              fmt::format("{}, or a definition such as sm90.wgmma.e4m3:F=14",
+                          expected_name(name_list(kModels), name)),
+              fmt::format("'{}'", name));
 }
 
 }  // namespace fp8lab

@@ -3,8 +3,10 @@
 
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "fp8lab/core/error.hpp"
+#include "fp8lab/core/near_names.hpp"
 
 namespace fp8lab {
 
@@ -19,12 +21,20 @@ std::string names_of(const Rows& rows) {
   return names;
 }
 
-/// The row of a table that outlives the call. Throws `Error` for `argument`, with all names.
+/// The names of all rows, in their order.
+template <typename Rows>
+std::vector<std::string_view> name_list(const Rows& rows) {
+  std::vector<std::string_view> names;
+  for (const auto& row : rows) names.emplace_back(row.name);
+  return names;
+}
+
+/// The row of a table that outlives the call. Throws `Error` for `argument`, with the names.
 template <typename Rows>
 const auto& find_named(const Rows& rows, std::string_view argument, std::string_view name) {
   for (const auto& row : rows)
     if (row.name == name) return row;
-  throw Error(argument, std::string("one of ").append(names_of(rows)),
+  throw Error(argument, expected_name(name_list(rows), name),
               std::string("'").append(name).append("'"));
 }
 

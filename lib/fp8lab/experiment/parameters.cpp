@@ -1,6 +1,7 @@
 #include "fp8lab/experiment/parameters.hpp"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <toml++/toml.h>
 #include <algorithm>
@@ -12,6 +13,7 @@
 #include "fp8lab/core/error.hpp"
 #include "fp8lab/core/float_environment.hpp"
 #include "fp8lab/core/model_text.hpp"
+#include "fp8lab/core/near_names.hpp"
 #include "fp8lab/core/toml_text.hpp"
 #include "fp8lab/experiment/model_parameters.hpp"
 #include "fp8lab/experiment/properties.hpp"
@@ -106,10 +108,14 @@ std::optional<ParameterValue> value_like(const ParameterValue& like, const toml:
   return std::nullopt;
 }
 
-std::string known_keys(const std::map<std::string, ParameterValue, std::less<>>& values) {
-  std::string keys;
-  for (const auto& [key, value] : values) keys += (keys.empty() ? "" : ", ") + key;
-  return keys.empty() ? "no key (it has no parameters)" : "one of " + keys;
+std::string known_keys(const std::map<std::string, ParameterValue, std::less<>>& values,
+                       std::string_view given) {
+  std::vector<std::string_view> keys;
+  for (const auto& [key, value] : values) keys.push_back(key);
+  if (keys.empty()) return "no key (it has no parameters)";
+  // Nothing else lists them.
+  if (near_names(keys, given).empty()) return fmt::format("one of {}", fmt::join(keys, ", "));
+  return expected_name(keys, given);
 }
 
 std::string_view trim(std::string_view text) {
@@ -244,7 +250,7 @@ Ranges read_ranges(const toml::table& document, const Values& values) {
   for (const auto& [key, text] : *node->as_table()) {
     const std::string where = fmt::format("{}: [range]", position(text.source()));
     if (values.find(key.str()) == values.end())
-      throw Error(where, known_keys(values), fmt::format("'{}'", key.str()));
+      throw Error(where, known_keys(values, key.str()), fmt::format("'{}'", key.str()));
     require(text.is_string(), fmt::format("{} {}", where, key.str()), "text", "another type");
     ranges.emplace(key.str(), ParameterRange::parse(*text.template value<std::string>()));
   }
@@ -254,7 +260,8 @@ Ranges read_ranges(const toml::table& document, const Values& values) {
 template <class Map>
 const ParameterValue& find(const Map& values, std::string_view key) {
   const auto found = values.find(key);
-  if (found == values.end()) throw Error("parameter", known_keys(values), fmt::format("'{}'", key));
+  if (found == values.end())
+    throw Error("parameter", known_keys(values, key), fmt::format("'{}'", key));
   return found->second;
 }
 
@@ -299,7 +306,7 @@ Parameters Parameters::from_toml(std::string_view toml, bool quick) {
     const auto known = parameters.values_.find(key.str());
     const std::string where = fmt::format("{}: [quick]", position(node.source()));
     if (known == parameters.values_.end())
-      throw Error(where, known_keys(parameters.values_), fmt::format("'{}'", key.str()));
+      throw Error(where, known_keys(parameters.values_, key.str()), fmt::format("'{}'", key.str()));
     std::optional<ParameterValue> value = value_like(known->second, node);
     if (!value)
       throw Error(fmt::format("{} {}", where, key.str()), type_name(known->second),
@@ -320,7 +327,8 @@ void Parameters::set(std::string_view assignment) {
   if (const ParameterPart part = parameter_part(key); !part.part.empty())
     return set_model_part(*this, part, text);
   const auto known = values_.find(key);
-  if (known == values_.end()) throw Error("set", known_keys(values_), fmt::format("'{}'", key));
+  if (known == values_.end())
+    throw Error("set", known_keys(values_, key), fmt::format("'{}'", key));
   std::optional<ParameterValue> value = plain_integer(known->second, text);
   if (!value) value = parsed(known->second, text);
   if (!value)

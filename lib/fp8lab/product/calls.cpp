@@ -8,6 +8,7 @@
 
 #include "fp8lab/core/argument.hpp"
 #include "fp8lab/core/error.hpp"
+#include "fp8lab/core/named.hpp"
 #include "fp8lab/scaling/presets.hpp"
 
 namespace fp8lab {
@@ -323,12 +324,7 @@ std::string splits_text(const LibraryCall& call) {
 std::span<const LibraryCall> library_calls() { return kCalls; }
 
 const LibraryCall& find_library_call(std::string_view name) {
-  std::vector<std::string_view> names;
-  for (const LibraryCall& call : kCalls) {
-    if (call.name == name) return call;
-    names.push_back(call.name);
-  }
-  throw Error("call", fmt::format("one of {}", fmt::join(names, ", ")), fmt::format("'{}'", name));
+  return find_named(kCalls, "call", name);
 }
 
 std::string_view model_reading(std::string_view model, std::string_view caller, FormatId a,
