@@ -1,31 +1,42 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <algorithm>
+#include <cctype>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <string>
 #include <string_view>
 #include <utility>
+#include <vector>
 
 #include "command.hpp"
+#include "fitted_table.hpp"
 #include "fp8lab/accumulate/model.hpp"
 #include "fp8lab/accumulate/unit.hpp"
 #include "fp8lab/cast/policy.hpp"
+#include "fp8lab/core/error.hpp"
 #include "fp8lab/core/json_text.hpp"
+#include "fp8lab/core/near_names.hpp"
 #include "fp8lab/experiment/experiment.hpp"
 #include "fp8lab/experiment/table.hpp"
 #include "fp8lab/formats/format.hpp"
 #include "fp8lab/product/calls.hpp"
 #include "fp8lab/scaling/presets.hpp"
 #include "models.hpp"
+#include "terminal.hpp"
 
 namespace fp8lab::cli {
 namespace {
 
 struct ListArguments {
   std::string what;
+  std::string word;
+  std::string chip;
+  std::string input;
   ModelFiles models;
   bool json = false;
+  bool csv = false;
 };
 
 std::string specials_of(const Format& f) {
@@ -268,21 +279,213 @@ nlohmann::ordered_json json_of(const Table& table) {
   return rows;
 }
 
+/// What can be listed, and what a list of it shows on a terminal.
+struct Kind {
+  std::string_view name;
+  Table (*make)(const ListArguments&);
+  std::vector<ShownColumn> shown;
+  std::string_view what;
+};
+
+const std::vector<Kind>& kinds() {
+  static const std::vector<Kind> kKinds{
+      {"formats",
+       formats,
+       {{"name", "name"},
+        {"exponent_bits", "exp"},
+        {"mantissa_bits", "mant"},
+        {"bias", "bias"},
+        {"max_finite", "max finite"},
+        {"min_normal", "min normal"},
+        {"min_subnormal", "min"},
+        {"specials", "specials"},
+        {"storage_bits", "bits"}},
+       "number formats"},
+      {"profiles",
+       profiles,
+       {{"name", "name"},
+        {"overflow", "overflow"},
+        {"subnormals", "subnormals"},
+        {"used_by", "used by"}},
+       "cast profiles"},
+      {"recipes",
+       recipes,
+       {{"name", "name"}, {"tile", "tile"}, {"used_by", "used by"}, {"known", "known"}},
+       "scaling recipes of systems"},
+      {"models",
+       models,
+       {{"name", "name"}, {"input", "input"}, {"accumulation", "sum"}, {"standing", "known"}},
+       "matrix instructions"},
+      {"accumulators",
+       accumulators,
+       {{"name", "name"}, {"alias", "alias"}, {"parameters", "parameters"}},
+       "kinds of accumulators for definitions"},
+      {"parameters",
+       parameters,
+       {{"name", "name"}, {"alias", "alias"}, {"values", "values"}, {"help", "what it is"}},
+       "parameters of accumulators"},
+      {"calls",
+       calls,
+       {{"name", "name"}, {"promotion", "promotion"}, {"scales", "scales"}, {"standing", "known"}},
+       "library calls"},
+      {"experiments", experiments, {{"name", "name"}, {"question", "question"}}, "experiments"}};
+  return kKinds;
+}
+
+std::string lower(std::string_view text) {
+  std::string out(text);
+  std::ranges::transform(out, out.begin(), [](unsigned char c) { return std::tolower(c); });
+  return out;
+}
+
+/// The text of a row in a column; nothing where the table has none of the name.
+std::string text_in(const Table& table, const std::vector<Cell>& row, std::string_view column) {
+  for (std::size_t c = 0; c < row.size(); ++c)
+    if (table.columns()[c].name == column)
+      if (const auto* text = std::get_if<std::string>(&row[c])) return *text;
+  return "";
+}
+
+template <class Keeps>
+Table only(const Table& table, const Keeps& keeps) {
+  Table kept(table.name(), table.title(), table.columns());
+  for (const auto& row : table.rows())
+    if (keeps(row)) kept.add_row(row);
+  return kept;
+}
+
+/// Whether `part` is one of the parts of a name: sm90 of sm90.wgmma.e4m3, h100 of deepgemm.h100.
+bool has_part(std::string_view name, std::string_view part) {
+  const std::string padded = fmt::format(".{}.", lower(name));
+  return padded.find(fmt::format(".{}.", lower(part))) != std::string::npos;
+}
+
+/// The rows for a chip, by name or by the GPU of its recordings.
+Table of_chip(const Table& table, const std::string& chip) {
+  return only(table, [&](const auto& row) {
+    return has_part(text_in(table, row, "name"), chip) ||
+           has_part(text_in(table, row, "model"), chip) ||
+           lower(text_in(table, row, "evidence")).find(lower(chip)) != std::string::npos;
+  });
+}
+
+/// The rows whose operands have a format, by name or by the beginning of it.
+Table of_input(const Table& table, const std::string& input) {
+  return only(table, [&](const auto& row) {
+    const std::string formats = " " + text_in(table, row, "input");
+    return formats.find(" " + lower(input)) != std::string::npos;
+  });
+}
+
+Table with_word(const Table& table, const std::string& word) {
+  return only(table, [&](const auto& row) {
+    return std::ranges::any_of(row, [&](const Cell& cell) {
+      const auto* text = std::get_if<std::string>(&cell);
+      return text != nullptr && lower(*text).find(lower(word)) != std::string::npos;
+    });
+  });
+}
+
+/// Throws `Error` if a filter left nothing.
+Table not_empty(Table table, const Table& all, std::string_view option, const std::string& given) {
+  if (!table.rows().empty()) return table;
+  std::vector<std::string> names;
+  for (const auto& row : all.rows()) names.push_back(text_in(all, row, "name"));
+  const std::vector<std::string_view> views(names.begin(), names.end());
+  throw Error(
+      option,
+      fmt::format("what one of {} {} has{}", names.size(), all.name(), did_you_mean(views, given)),
+      fmt::format("'{}'", given));
+}
+
+struct Listed {
+  Table table;
+  bool one = false;  ///< a single thing, by its name
+};
+
+Listed listed(const Kind& kind, const ListArguments& options) {
+  const Table all = kind.make(options);
+  Table table = all;
+  if (!options.chip.empty())
+    table = not_empty(of_chip(table, options.chip), all, "--chip", options.chip);
+  if (!options.input.empty())
+    table = not_empty(of_input(table, options.input), all, "--input", options.input);
+  if (options.word.empty()) return {table, false};
+  Table named =
+      only(table, [&](const auto& row) { return text_in(table, row, "name") == options.word; });
+  if (!named.rows().empty()) return {named, true};
+  return {not_empty(with_word(table, options.word), all, "NAME", options.word), false};
+}
+
+/// The first row of each name, in short words: a kind of accumulator by its alias, what is known
+/// from literature as "literature".
+Table in_short(const Table& table) {
+  Table shown(table.name(), table.title(), table.columns());
+  std::string before;
+  for (std::vector<Cell> row : table.rows()) {
+    const std::string name = text_in(table, row, "name");
+    if (name == before) continue;
+    before = name;
+    for (std::size_t c = 0; c < row.size(); ++c) {
+      auto* text = std::get_if<std::string>(&row[c]);
+      if (text == nullptr) continue;
+      if (text->starts_with("from ")) text->erase(0, 5);
+      if (table.columns()[c].name != "accumulation") continue;
+      for (const AccumulatorKindBase& kind : accumulator_kinds())
+        if (to_string(kind.kind) == *text && !kind.alias.empty()) *text = kind.alias;
+    }
+    shown.add_row(std::move(row));
+  }
+  return shown;
+}
+
+std::string text_of(const Kind& kind, const Listed& listed) {
+  const std::size_t columns = columns_of_terminal();
+  if (listed.one) return details(listed.table, columns);
+  std::string text = bold(listed.table.title()) + "\n";
+  text += fitted(in_short(listed.table), kind.shown, columns) + "\n";
+  text += paragraph("",
+                    fmt::format("`fp8lab list {} NAME` shows everything on one; --csv and "
+                                "--json have all columns.",
+                                kind.name),
+                    columns);
+  return text;
+}
+
+/// What there is to list.
+std::string overview(const ListArguments& options) {
+  std::string text;
+  for (const Kind& kind : kinds())
+    text += fmt::format("  fp8lab list {:<13} {:>4} {}\n", kind.name,
+                        in_short(kind.make(options)).rows().size(), kind.what);
+  return text;
+}
+
+void check_filters(const ListArguments& options) {
+  const auto among = [&](std::initializer_list<std::string_view> names) {
+    return std::ranges::find(names, options.what) != names.end();
+  };
+  const std::string got = options.what.empty() ? "everything" : options.what;
+  require(options.chip.empty() || among({"models", "calls"}), "--chip", "models or calls", got);
+  require(options.input.empty() || among({"models"}), "--input", "models", got);
+  require(!options.csv || !options.what.empty(), "--csv", "one kind of things", got);
+  require(!(options.csv && options.json), "--csv", "one form", "--json too");
+}
+
 int run(const ListArguments& options) {
-  constexpr std::pair<std::string_view, Table (*)(const ListArguments&)> kKinds[] = {
-      {"formats", formats}, {"profiles", profiles},         {"recipes", recipes},
-      {"models", models},   {"accumulators", accumulators}, {"parameters", parameters},
-      {"calls", calls},     {"experiments", experiments}};
+  check_filters(options);
   nlohmann::ordered_json json = nlohmann::ordered_json::object();
   std::string text;
-  for (const auto& [name, make] : kKinds) {
-    if (!options.what.empty() && options.what != name) continue;
-    const Table table = make(options);
+  for (const Kind& kind : kinds()) {
+    if (!options.what.empty() && options.what != kind.name) continue;
+    if (options.what.empty() && !options.json) continue;
+    const Listed one = listed(kind, options);
     if (options.json)
-      json[std::string(name)] = json_of(table);
+      json[std::string(kind.name)] = json_of(one.table);
     else
-      text += table.text() + "\n";
+      text += options.csv ? one.table.csv() : text_of(kind, one);
   }
+  if (options.what.empty() && !options.json) text = overview(options);
   fmt::print("{}", options.json ? json_text(json, 2) + "\n" : text);
   return kPass;
 }
@@ -291,13 +494,16 @@ int run(const ListArguments& options) {
 
 void add_list(Command& app, Action& action) {
   auto options = std::make_shared<ListArguments>();
-  Command* command = app.add_subcommand("list",
-                                        "List formats, profiles, recipes, models, kinds and "
-                                        "parameters of accumulators, library calls, experiments");
-  command->add_option("WHAT", options->what, "one of these alone")
+  Command* command = app.add_subcommand(
+      "list", "List formats, profiles, recipes, models, accumulators, calls, experiments");
+  command->add_option("WHAT", options->what, "what to list; nothing: what there is")
       ->check(one_of({"formats", "profiles", "recipes", "models", "accumulators", "parameters",
                       "calls", "experiments"}));
+  command->add_option("NAME", options->word, "one of them with everything; or a word to look for");
+  command->add_option("--chip", options->chip, "models and calls of this chip: sm90, h100, gfx942");
+  command->add_option("--input", options->input, "models of operands in this format: e4m3, bf16");
   add_models_option(*command, options->models);
+  command->add_flag("--csv", options->csv, "all columns, as CSV");
   command->add_flag("--json", options->json, "machine-readable output");
   command->callback([options, &action] { action = [options] { return run(*options); }; });
 }

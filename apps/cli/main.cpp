@@ -63,6 +63,10 @@ int parse_and_run(int argc, char** argv) {
   add_report(app, action);
   add_bench(app, action);
   add_vectors(app, action);
+  add_completion(app, action);
+  add_manual(app, action);
+  add_doctor(app, action);
+  add_help(app, action);
   const Parsed parsed = app.parse(arguments(argc, argv));
   if (parsed != Parsed::whole) return parsed == Parsed::help ? kPass : kUsage;
   require_values(app);

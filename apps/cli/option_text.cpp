@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <utility>
 
 #include "fp8lab/core/argument.hpp"
 #include "fp8lab/experiment/result_files.hpp"
@@ -31,6 +32,24 @@ std::string with_option(std::string_view message, const Command& program) {
   std::string option = name == "promotion_interval" ? "--promotion" : dashed(name);
   for (const Command* command : program.get_subcommands())
     if (command->find_option(option) != nullptr) return option.append(message.substr(end));
+  return std::string(message);
+}
+
+std::string with_list(std::string_view message) {
+  constexpr std::pair<std::string_view, std::string_view> kLists[] = {
+      {"model", "models"},   {"recipe", "recipes"},   {"call", "calls"},
+      {"format", "formats"}, {"profile", "profiles"}, {"experiment", "experiments"}};
+  const std::size_t end = message.find(": expected one of ");
+  const std::size_t got = message.rfind(", got ");
+  const std::size_t names = message.find(" names", end == message.npos ? end : end + 1);
+  if (end == message.npos || got == message.npos || names == message.npos || names > got)
+    return std::string(message);
+  std::string_view argument = message.substr(0, end);
+  if (argument.starts_with("--")) argument.remove_prefix(2);
+  for (const auto& [name, list] : kLists)
+    if (argument == name)
+      return fmt::format("{}; `fp8lab list {}` has them{}", message.substr(0, got), list,
+                         message.substr(got));
   return std::string(message);
 }
 

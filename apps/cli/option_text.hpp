@@ -17,13 +17,16 @@ std::string in_options(std::string_view message);
 /// subcommand that holds it (`promotion_interval` is `--promotion`), where it has such an option.
 std::string with_option(std::string_view message, const Command& program);
 
+/// An error that expects one of many names, with the command that lists them.
+std::string with_list(std::string_view message);
+
 /// What `body` returns; its errors are in the words of the command line.
 template <class Body>
 int naming_options(const Command& program, const Body& body) {
   try {
     return body();
   } catch (const Error& error) {
-    throw Error(in_options(with_option(error.what(), program)));
+    throw Error(with_list(in_options(with_option(error.what(), program))));
   }
 }
 

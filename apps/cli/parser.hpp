@@ -78,6 +78,9 @@ class Option {
   [[nodiscard]] std::string get_name() const;
   [[nodiscard]] bool get_positional() const;
   [[nodiscard]] bool is_flag() const;
+  /// All of its names, as they are typed; and what its page says.
+  [[nodiscard]] std::vector<std::string> names() const;
+  [[nodiscard]] std::string description() const;
 
  private:
   CLI::Option* option_;
@@ -94,7 +97,7 @@ enum class Parsed : std::uint8_t {
 class Command {
  public:
   /// A program.
-  explicit Command(const std::string& description);
+  explicit Command(const std::string& description, const std::string& name = "fp8lab");
   ~Command();
   Command(const Command&) = delete;
   Command& operator=(const Command&) = delete;
@@ -119,6 +122,13 @@ class Command {
   /// Those that were added here, in their order; and the chosen subcommands.
   [[nodiscard]] std::vector<const Option*> get_options() const;
   [[nodiscard]] std::vector<const Command*> get_subcommands() const;
+
+  [[nodiscard]] std::string name() const;
+  [[nodiscard]] std::string description() const;
+  /// Every subcommand, chosen or not.
+  [[nodiscard]] std::vector<const Command*> all_subcommands() const;
+  /// The page that `--help` prints.
+  [[nodiscard]] std::string help() const;
 
  private:
   explicit Command(CLI::App* app);

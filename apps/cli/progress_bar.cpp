@@ -1,11 +1,14 @@
 #include "progress_bar.hpp"
-#include "say.hpp"
 
 #include <fmt/format.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <cstdio>
+
+#include "fp8lab/plots/text.hpp"
+#include "say.hpp"
+#include "terminal.hpp"
 
 namespace fp8lab::cli {
 
@@ -22,7 +25,10 @@ void ProgressBar::show(double fraction, std::string_view note) {
   if (!terminal_) return;
   const int percent = static_cast<int>(100.0 * std::clamp(fraction, 0.0, 1.0));
   const std::string bar(static_cast<std::size_t>(percent / 4), '=');
-  std::string text = fmt::format("{} [{:<25}] {}%{}", name_, bar, percent, printable(note));
+  std::string text = fmt::format("{} [{:<25}] {}%", name_, bar, percent);
+  // A line that is too long for the terminal would not be drawn over.
+  const std::string noted = text + printable(note);
+  if (columns_of(noted) < columns_of_terminal(stderr)) text = noted;
   if (text == shown_) return;
   fmt::print(stderr, "\r\033[K{}", text);
   std::fflush(stderr);

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <chrono>
 #include <cstdint>
+#include <cstdio>
 #include <functional>
 #include <memory>
 #include <nlohmann/json.hpp>
@@ -28,6 +29,7 @@
 #include "option_text.hpp"
 #include "progress_bar.hpp"
 #include "say.hpp"
+#include "terminal.hpp"
 #ifdef FP8LAB_WITH_MPI
 #include "fp8lab/mpi/fabric.hpp"
 #endif
@@ -54,6 +56,7 @@ struct RunArguments {
   bool no_plots = false;
   bool json = false;
   bool mpi = false;
+  bool verbose = false;  ///< prints tables
 };
 
 /// A run file in the place of a name: what it says, under what the command line says on top.
@@ -154,9 +157,7 @@ std::string command_of(const RunArguments& options, const Part& part, const Job&
   return command;
 }
 
-void print_for_people(const Job& job, const RunRecord& record, const Results& results,
-                      const WrittenRun& run) {
-  say("{}: {}\n\n", job.experiment->name, record.question);
+void print_tables(const Results& results, const WrittenRun& run) {
   for (const Table& table : results.tables) {
     const bool whole = table.rows().size() <= kWholeRows;
     fmt::print("{}", table.text(whole ? 0 : kSampleRows));
@@ -165,9 +166,87 @@ void print_for_people(const Job& job, const RunRecord& record, const Results& re
           (run.folder / (table.name() + ".csv")).string());
     fmt::print("\n");
   }
-  for (const std::string& finding : results.findings) say("* {}\n", finding);
-  say("\n{} files in {} after {:.1f} s\n\n", run.files.size(), run.folder.string(),
-      record.duration_seconds);
+}
+
+/// A paragraph of text that may hold names of files.
+void say_paragraph(std::string_view start, std::string_view text) {
+  fmt::print("{}", paragraph(start, printable(text), columns_of_terminal()));
+}
+
+/// What a run says first: the sentence that a report begins with, or that of its first finding.
+std::string answer_of(const Results& results) {
+  if (results.headline) return results.headline->sentence;
+  if (results.findings.empty()) return "no finding";
+  const std::string& finding = results.findings.front();
+  const std::size_t end = finding.find(". ");
+  return end == std::string::npos ? finding : finding.substr(0, end + 1);
+}
+
+/// Where an experiment is among those of a call.
+struct Place {
+  std::size_t number = 1;  ///< from 1
+  std::size_t all = 1;
+  double earlier_seconds = 0.0;  ///< that those before it took
+};
+
+/// One experiment of several in a line, or as many as its answer takes.
+void print_one_of(const Place& place, const RunRecord& record, const Results& results) {
+  const std::string number =
+      fmt::format("{:>{}}/{}", place.number, std::to_string(place.all).size(), place.all);
+  fmt::print("{} {} {}\n", faint(number), bold(record.experiment),
+             faint(fmt::format("{:.1f} s", record.duration_seconds)));
+  say_paragraph("  ", answer_of(results));
+}
+
+void print_alone(const RunRecord& record, const Results& results, const WrittenRun& run) {
+  fmt::print("{}\n", bold(record.experiment));
+  say_paragraph("", record.question);
+  fmt::print("\n");
+  for (const std::string& finding : results.findings) say_paragraph("* ", finding);
+  fmt::print("\n");
+  say_paragraph("", fmt::format("{} files in {} after {:.1f} s.", run.files.size(),
+                                run.folder.string(), record.duration_seconds));
+}
+
+void print_for_people(const RunArguments& options, const Place& place, const RunRecord& record,
+                      const Results& results, const WrittenRun& run) {
+  if (place.all > 1)
+    print_one_of(place, record, results);
+  else
+    print_alone(record, results, run);
+  if (options.verbose) {
+    fmt::print("\n");
+    print_tables(results, run);
+  }
+  std::fflush(stdout);
+}
+
+/// Where the results are, and how to read them.
+void print_end(const RunArguments& options, std::size_t experiments, double seconds) {
+  fmt::print("\n");
+  if (experiments > 1)
+    say_paragraph("", fmt::format("{} experiments after {:.1f} s, results in {}.", experiments,
+                                  seconds, options.out));
+  const std::string out = shell_quoted(options.out);
+  say_paragraph("", fmt::format("`fp8lab report {} -o report.html` makes a page of them{}.", out,
+                                options.verbose ? "" : "; -v prints their tables"));
+}
+
+std::string bar_name(const Job& job, const Place& place) {
+  return place.all == 1 ? std::string(job.experiment->name)
+                        : fmt::format("{}/{} {}", place.number, place.all, job.experiment->name);
+}
+
+/// "  about 2:05 left" of several experiments, as if those to come took as long as those before.
+std::string time_left(const Place& place, double fraction,
+                      std::chrono::steady_clock::time_point start) {
+  const double seconds =
+      place.earlier_seconds +
+      std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  const double done = static_cast<double>(place.number - 1) + fraction;
+  if (place.all == 1 || done <= 0.0 || seconds < 2.0) return "";
+  const auto left = static_cast<long>(seconds * (static_cast<double>(place.all) - done) / done);
+  return fmt::format("  {}:{:02} left", left / 60, left % 60);
 }
 
 /// "a or b": the experiments whose messages MPI can carry.
@@ -179,7 +258,7 @@ std::string over_mpi_names() {
 }
 
 /// What the processes other than the speaking one return is empty.
-WrittenRun run_one(const RunArguments& options, const Part& part, const Job& job) {
+WrittenRun run_one(const RunArguments& options, const Part& part, const Job& job, Place& place) {
   RunRecord record{.experiment = std::string(job.experiment->name),
                    .question = read_question(job.experiment->default_toml),
                    .parameters = job.parameters,
@@ -197,8 +276,10 @@ WrittenRun run_one(const RunArguments& options, const Part& part, const Job& job
   Results results;
   const auto start = std::chrono::steady_clock::now();
   {
-    ProgressBar bar(job.experiment->name, part.speaks);
-    context.on_progress = [&bar](double fraction) { bar.show(fraction); };
+    ProgressBar bar(bar_name(job, place), part.speaks);
+    context.on_progress = [&](double fraction) {
+      bar.show(fraction, time_left(place, fraction, start));
+    };
     results = job.experiment->run(context);
   }
   // Nobody writes before all have finished: a run that lost a process leaves no file.
@@ -210,7 +291,8 @@ WrittenRun run_one(const RunArguments& options, const Part& part, const Job& job
       write_results(results, record, options.out, options.no_plots ? Plots::skip : Plots::draw);
   if (!options.no_plots && !run.plots_note.empty())
     say(stderr, "fp8lab: {}: {}\n", job.experiment->name, run.plots_note);
-  if (!options.json) print_for_people(job, record, results, run);
+  if (!options.json) print_for_people(options, place, record, results, run);
+  place.earlier_seconds += record.duration_seconds;
   return run;
 }
 
@@ -226,12 +308,15 @@ int run_jobs(const RunArguments& options, const Part& part) {
   for (const Job& job : jobs)
     if (part.speaks) require_writable_results(options.out, std::string(job.experiment->name));
   nlohmann::ordered_json runs = nlohmann::ordered_json::array();
+  Place place{1, jobs.size(), 0.0};
   for (const Job& job : jobs) {
-    const WrittenRun done = run_one(options, part, job);
+    const WrittenRun done = run_one(options, part, job, place);
+    ++place.number;
     if (part.speaks)
       runs.push_back({{"folder", done.folder.string()},
                       {"result", parse_json<nlohmann::ordered_json>(done.result_json, "result")}});
   }
+  if (part.speaks && !options.json) print_end(options, jobs.size(), place.earlier_seconds);
   if (part.speaks && options.json)
     fmt::print("{}\n", json_text(nlohmann::ordered_json{{"runs", runs}}, 2));
   return kPass;
@@ -296,6 +381,7 @@ void add_run(Command& app, Action& action, std::vector<Backend> backends) {
       ->check(between(1, kMostThreads))
       ->take_last();
   command->add_flag("--no-plots", options->no_plots, "tables only");
+  command->add_flag("-v,--verbose", options->verbose, "print the tables too");
   command->add_flag(
       "--mpi", options->mpi,
       "under mpirun: run collectives between its processes; the results are the same");

@@ -127,7 +127,7 @@ void add_check_options(Command* command, Options& options) {
 int main(int argc, char** argv) {
   // Whoever stops a long run, or pipes it, has every line that was printed.
   std::setvbuf(stdout, nullptr, _IOLBF, BUFSIZ);
-  Command app{"fp8lab-cuda: compares what an NVIDIA GPU computes with the emulator"};
+  Command app{"Compares what an NVIDIA GPU computes with the emulator", "fp8lab-cuda"};
   app.require_subcommand(1);
   app.set_version_flag("--version", FP8LAB_VERSION);
   Options options;

@@ -10,7 +10,8 @@
 #include <vector>
 
 // Its parts are the tool's alone.
-#include "apps/cli/progress_bar.cpp"   // NOLINT(bugprone-suspicious-include)
+#include "apps/cli/progress_bar.cpp"
+#include "apps/cli/terminal.cpp"   // NOLINT(bugprone-suspicious-include)
 #include "apps/cli/progress_line.cpp"  // NOLINT(bugprone-suspicious-include)
 #include "catch.hpp"
 #include "io/temporary.hpp"

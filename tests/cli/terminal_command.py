@@ -3,6 +3,7 @@
 Usage: terminal_command.py PATH_OF_FP8LAB
 """
 
+import fcntl
 import json
 import os
 import pty
@@ -10,6 +11,7 @@ import re
 import struct
 import subprocess
 import tempfile
+import termios
 from pathlib import Path
 
 from checking import TOOL, check, finish
@@ -20,6 +22,7 @@ CLEAR = "\r\x1b[K"
 def drawn(*arguments, code=0):
     """What the command draws on a terminal that is its standard error, frame by frame."""
     ours, its = pty.openpty()
+    fcntl.ioctl(its, termios.TIOCSWINSZ, struct.pack("HHHH", 24, 100, 0, 0))
     child = subprocess.Popen([TOOL, *map(str, arguments)], stdout=subprocess.DEVNULL, stderr=its)
     os.close(its)
     text = b""
