@@ -10,6 +10,7 @@ import os
 import sys
 from pathlib import Path
 
+from mkdocs.plugins import event_priority
 from mkdocs.structure.files import File
 
 ROOT = Path(__file__).parent.parent
@@ -110,3 +111,11 @@ def on_files(files, config):
         files.append(File.generated(config, path, content=text))
     files.append(File.generated(config, "experiments/index.md", content=experiments_index(found)))
     return files
+
+
+@event_priority(-100)
+def on_post_build(config):
+    """The index of the search as a script, for pages that are opened as files (search_from_file.js)."""
+    folder = Path(config.site_dir) / "search"
+    index = (folder / "search_index.json").read_text()
+    (folder / "search_index.js").write_text(f"window.siteSearchIndex = {index};\n")

@@ -18,6 +18,12 @@ def header_comment(lines):
     return "\n".join(found)
 
 
+def no_links(comment):
+    """A comment as Markdown: what is no code may hold C++ that looks like a link, `[](const Point& p)`."""
+    parts = comment.split("`")
+    return "`".join(part if i % 2 else part.replace("](", "]\\(") for i, part in enumerate(parts))
+
+
 def declarations(text):
     """(comment, declaration) of everything at the left margin that has a `///` comment."""
     lines = text.splitlines()
@@ -47,9 +53,9 @@ def room_page(room):
     lines = [f"# {room.name}", "", f"[Purpose and use of this room](../../library/{room.name}.md)." if (room / "README.md").exists() else "", ""]
     for header in sorted(room.glob("*.hpp")):
         text = header.read_text()
-        lines += [f"## fp8lab/{room.name}/{header.name}", "", header_comment(text.splitlines()), ""]
+        lines += [f"## fp8lab/{room.name}/{header.name}", "", no_links(header_comment(text.splitlines())), ""]
         for comment, declared in declarations(text):
-            lines += [comment, "", "```cpp", declared, "```", ""]
+            lines += [no_links(comment), "", "```cpp", declared, "```", ""]
     return "\n".join(lines)
 
 
