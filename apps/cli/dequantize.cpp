@@ -47,6 +47,8 @@ void warn(const DequantizedModel& model) {
   for (const std::string& name : model.kept_codes)
     say(stderr, "warning: {} stays FP8: the configuration lists its module as not converted\n",
         name);
+  for (const std::string& name : model.kept_scales)
+    say(stderr, "warning: {} stays: its module has no quantized weight\n", name);
   for (const NonFiniteWeight& weight : model.non_finite)
     say(stderr, "warning: {}: {}\n", weight.name, describe(weight));
   warn_of_dropped(model);
@@ -95,6 +97,7 @@ int run(const DequantizeArguments& options) {
           {{"name", tensor.name}, {"dtype", to_string(tensor.type)}, {"shape", tensor.shape}});
     const nlohmann::ordered_json report{{"converted", converted},
                                         {"kept_codes", model.kept_codes},
+                                        {"kept_scales", model.kept_scales},
                                         {"dropped", dropped_json(model)},
                                         {"non_finite", non_finite_json(model)},
                                         {"files", to_json(model.files)}};

@@ -238,6 +238,7 @@ FAULTS = [  # right folder, fault, what it changes, kind of the finding, tensor 
      lambda p: p.config["quantization_config"]["config_groups"]["group_0"]["weights"].update(strategy="tensor"), "type", Q),
     ("modelopt", "another algorithm", change_config(quant_algo="NVFP4"), "type", Q),
     ("hf", "no configuration", lambda p: p.config.pop("quantization_config"), "config", "config.json"),
+    ("modelopt-nvfp4", "a group size that NVFP4 does not have", change_config(group_size=32), "config", "config.json"),
     ("modelopt", "a lost input scale", drop(f"{Q}.input_scale"), "input scale", Q),
     ("modelopt", "an input scale of zero", edit(f"{Q}.input_scale", np.float32, at(0, 0)), "input scale", Q),
     ("modelopt", "a KV scale without a scheme",

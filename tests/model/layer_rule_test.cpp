@@ -55,13 +55,19 @@ TEST_CASE("every linear layer but the head and routers is one of the rule linear
   CHECK(reason(rule, "a.mlp.gate.weight", {33, 7}) == "the name ends with .gate");
   CHECK(reason(rule, "a.mlp.router.weight", {33, 7}) == "the name ends with .router");
   CHECK(reason(rule, "a.shared_expert_gate.weight", {33, 7}) == "the name ends with _gate");
-  CHECK(reason(rule, "a.router.x.weight", {33, 7}) == "converts");
+  CHECK(reason(rule, "a.router.x.weight", {33, 7}) == "the name contains .router.");
+  CHECK(reason(rule, "a.routers.x.weight", {33, 7}) == "converts");
+  CHECK(reason(rule, "vision_tower.fc1.weight", {33, 7}) == "converts");
+  CHECK(reason("language", "vision_tower.fc1.weight", {33, 7}) == "the name contains vision");
+  CHECK(reason("language", "model.mtp.0.up_proj.weight", {33, 7}) == "the name contains mtp");
+  CHECK(reason("language", "model.layers.0.mlp.up_proj.weight", {33, 7}) == "converts");
   CHECK(reason(rule, "a.weight", {33}) == "1 dimensions, not 2");
   CHECK(reason("all", "a.gate.weight", {33, 7}) == "converts");
   CHECK(reason("all", "a.weights", {33, 7}) == "not the .weight of a module");
   std::vector<std::string_view> names;
   for (const LayerRule& one : layer_rules()) names.push_back(one.name);
-  CHECK(names == std::vector<std::string_view>{"llama-factory", "deepseek-v3", "linear", "all"});
+  CHECK(names ==
+        std::vector<std::string_view>{"llama-factory", "deepseek-v3", "linear", "language", "all"});
 }
 
 TEST_CASE("a rule on a model's own weights picks its block GEMMs", "[model]") {

@@ -165,30 +165,40 @@ TEST_CASE("weights with NaN codes are told with how many they have", "[model_fil
         Told{32, {"a.q_proj.weight (32 codes)"}});
 }
 
-TEST_CASE("input scales of any layout's name belong to their weight, and no others",
+TEST_CASE("scales of inputs and of the KV cache are dropped by name, and no others",
           "[model_files]") {
   const TemporaryFolder folder("dropped");
   const float one = 1.0F;
   const TensorView number = view_of(ElementType::f32, {1}, std::span(&one, 1));
   const Bytes codes{0x38, 0x40};
   const std::vector<std::string> scales{"input_scale", "activation_scale", "input_global_scale"};
-  const std::vector<std::string> others{"output_scale", "input_scale_inv", "input", "k_scale",
-                                        "input_scales"};
+  const std::vector<std::string> outputs{"output_scale"};
+  const std::vector<std::string> cached{"k_scale"};
+  const std::vector<std::string> others{"input_scale_inv", "input", "input_scales"};
   fs::create_directory(folder / "in");
   std::vector<NamedTensor> tensors{{"m.weight", bytes_view(ElementType::e4m3fn, {1, 2}, codes)},
                                    {"m.weight_scale", number}};
   std::set<std::string> kept{"m.weight"};
   for (const std::string module : {"m", "n"})
-    for (const auto* names : {&scales, &others})
+    for (const auto* names : {&scales, &outputs, &cached, &others})
       for (const std::string& name : *names) {
         tensors.push_back({module + "." + name, number});
-        if (module == "n" || names == &others) kept.insert(module + "." + name);
+        // Of a module without codes, inputs and outputs have scales that are not this format's.
+        if (names == &others || (module == "n" && names != &cached))
+          kept.insert(module + "." + name);
       }
   write_safetensors(folder / "in/model.safetensors", tensors);
   write_text(folder / "in/config.json", config_of("compressed-tensors", "llm-compressor"));
-  (void)dequantize_model(ModelDirectory(folder / "in"), {}, folder / "out");
+  const DequantizedModel done = dequantize_model(ModelDirectory(folder / "in"), {}, folder / "out");
   std::set<std::string> left;
   const SafetensorsFile file(folder / "out/model.safetensors");
   for (const NamedTensor& item : file.tensors()) left.insert(item.name);
   CHECK(left == kept);
+  std::set<std::string> told;
+  for (const DroppedTensor& one : done.dropped) told.insert(one.of + " " + one.name);
+  CHECK(told == std::set<std::string>{"KV cache m.k_scale", "KV cache n.k_scale",
+                                      "input m.activation_scale", "input m.input_global_scale",
+                                      "input m.input_scale", "output m.output_scale"});
+  CHECK(done.kept_scales ==
+        std::vector<std::string>{"n.activation_scale", "n.input_global_scale", "n.input_scale"});
 }

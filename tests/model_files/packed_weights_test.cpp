@@ -141,13 +141,12 @@ TEST_CASE("packed codes are bytes of two dimensions; what else has their name is
       return message_of(
           [&] { dequantize_model(ModelDirectory(folder / "in"), {}, folder / "out"); }, "");
     };
-    const std::string scale = std::string("m.") + kind.scale;
     const auto expected = [&](ElementType type) {
       const bool is_fp8 = type == e4m3fn || type == e5m2;
       const bool is_byte = type == u8 || type == i8;
       if (packs ? is_byte : is_fp8) return std::string();
       // Codes of another size need other scales; what is no code leaves the scales alone.
-      return is_byte || is_fp8 ? std::string("tensor 'm.") : fmt::format("tensor '{}'", scale);
+      return std::string("tensor 'm.");
     };
     for (const ElementType type : {u8, i8, boolean, e4m3fn, e5m2, e8m0fnu, bf16, i16}) {
       INFO(kind.layout << " " << kind.preset << ", " << to_string(type));
@@ -158,9 +157,9 @@ TEST_CASE("packed codes are bytes of two dimensions; what else has their name is
       CHECK((start.empty() ? said.empty() : said.starts_with(start)));
     }
     const ElementType own = packs ? u8 : e4m3fn;
-    INFO(kind.layout << " " << kind.preset << ", one dimension or three");
+    INFO(kind.layout << " " << kind.preset << ", one dimension or four");
     CHECK(converted(own, {768}).starts_with("tensor 'm."));
-    CHECK(converted(own, {1, 8, 96}).starts_with("tensor 'm."));
+    CHECK(converted(own, {1, 1, 8, 96}).starts_with("tensor 'm."));
   }
 }
 
@@ -181,6 +180,8 @@ TEST_CASE("a matrix whose sides a recipe cannot divide is refused or stays, in e
       WeightScheme scheme;
       if (test::message_of([&] { scheme = make_scheme(layout, preset, false); }, "") != "")
         continue;
+      // deepseek-v4 has FP4 for experts alone.
+      if (layout.blocks_are_e8m0 && scheme.tiles == WeightTiles::group) continue;
       const Recipe& recipe = preset.weight;
       if (takes_bf16(recipe.rule)) continue;
       if (!seen.insert(fmt::format("{} {} {} {} {} {} {}", layout.name, to_string(scheme.tiles),

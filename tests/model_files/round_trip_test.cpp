@@ -129,6 +129,8 @@ TEST_CASE("weights of every layout and recipe come back as codes times scales", 
       WeightScheme scheme;
       if (!test::message_of([&] { scheme = make_scheme(layout, preset, false); }, "").empty())
         continue;
+      // deepseek-v4 has FP4 for experts alone.
+      if (layout.blocks_are_e8m0 && scheme.tiles == WeightTiles::group) continue;
       // Presets that differ in activations only have the same weights.
       const Recipe& weight = preset.weight;
       if (!seen.insert({layout.name, to_string(weight.rule), weight.format, weight.row_block,

@@ -52,8 +52,8 @@ Preset preset_of(const NamedTiles& weight, const NamedTiles& input) {
 
 /// Weights that a layout has scales for.
 std::string_view weights_of(std::string_view layout) {
-  if (layout == "compressed-tensors") return "tensor or row or block";
-  if (layout == "modelopt" || layout == "torchao") return "tensor or row";
+  if (layout == "compressed-tensors" || layout == "modelopt") return "tensor or row or block";
+  if (layout == "torchao") return "tensor or row";
   if (layout == "hf-fp8") return "tensor or block";
   return layout == "deepseek" ? "block" : "group (e2m1 with E8M0 scales)";
 }
@@ -84,6 +84,9 @@ std::string expected_of_plain(std::string_view layout, const NamedTiles& weight,
       std::string_view::npos)
     return fmt::format("recipe own {}: expected weights with one scale per {}, got {}", in_layout,
                        weights_of(layout), weight.name);
+  if (layout == "modelopt" && weight.name.starts_with("block"))
+    return fmt::format("recipe own {}: expected blocks of 128 x 128, got {}", in_layout,
+                       weight.name);
   if (input.name == "delayed")
     return "recipe own: expected inputs that are cast with their own scale or a calibrated one, "
            "got a scale that is delayed";

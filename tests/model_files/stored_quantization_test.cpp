@@ -172,6 +172,11 @@ TEST_CASE("groups of compressed-tensors have numbers of their own", "[model_file
   CHECK(describe(mixed.form_of("a.b")) == "MXFP4");
   CHECK(describe(mixed.form_of("a.b.c")) == "FP8 with plain scales");
   CHECK(describe(mixed.form_of("x.q_proj")) == "FP8 with plain scales");
+  // A group without weights is that of attention.
+  const StoredQuantization attention = read(
+      R"({"quant_method": "compressed-tensors", "config_groups": {"kv": {"targets": ["LlamaAttention"], "weights": null}}})");
+  CHECK(attention.groups.empty());
+  CHECK_FALSE(attention.has_forms);
   const StoredQuantization turned = read(two(mxfp4, blocks));
   CHECK(describe(turned.form_of("q")) == "MXFP4");
   CHECK(turned.form_of("a.b").row_block == 64);

@@ -21,21 +21,17 @@ bool holds_codes(const ModelDirectory& source) {
   return false;
 }
 
-/// What the files say; a finding if they say nothing of a model that holds codes.
+/// What the files say; a finding if they say nothing, or nothing that is known, of a model that
+/// holds codes.
 StoredQuantization quantization_to_check(const ModelDirectory& source,
                                          std::vector<Finding>& findings) {
   const std::string where = (source.folder() / "config.json").string();
-  std::error_code error;
-  const bool has_config = std::filesystem::exists(where, error);
-  const bool has_other = std::filesystem::exists(source.folder() / "hf_quant_config.json", error);
-  const bool describes = has_config && read_quantization(read_file(where), where).has_value();
-  if (describes || (has_config && has_other)) return read_stored_quantization(source);
-  if (!holds_codes(source)) return read_stored_quantization(source);
-  findings.push_back({"config", "config.json",
-                      has_config
-                          ? "expected a quantization_config, since tensors hold FP8 or FP4 codes, "
-                            "got none: servers load the codes as numbers"
-                          : "expected a config.json, got none"});
+  try {
+    return read_stored_quantization(source);
+  } catch (const Error& error) {
+    if (!holds_codes(source)) throw;
+    findings.push_back({"config", "config.json", error.what()});
+  }
   return {.where = where};
 }
 

@@ -26,14 +26,6 @@ bool holds_numbers(const TensorSpec& spec) {
   return is_float && element_count(spec.shape, spec.name) <= kMostValues;
 }
 
-/// The module of `MODULE.input_scale`, or the parameter of `NAME_input_scale`.
-std::string owner_of(const std::string& name) {
-  for (const char* ending : {"input_scale", "activation_scale", "input_global_scale"})
-    if (name.ends_with(ending) && name.size() > std::string_view(ending).size())
-      return name.substr(0, name.size() - std::string_view(ending).size() - 1);
-  return {};
-}
-
 std::string kind_of(SideScale side) {
   return side == SideScale::input      ? "input scale"
          : side == SideScale::kv_cache ? "KV scale"
@@ -46,7 +38,6 @@ class SideCheck {
       : source_(source), model_(model), findings_(findings) {}
 
   void run() {
-    for (const StoredWeight& weight : model_.weights) modules_.insert(weight.module);
     for (const SideTensor& side : model_.sides) check_side(side);
     check_missing_inputs();
     check_kv();
@@ -74,9 +65,9 @@ class SideCheck {
         break;
       }
     if (side.side != SideScale::input) return;
-    const std::string owner = owner_of(spec.name);
+    const std::string& owner = side.module;
     if (!owner.empty()) inputs_[owner] = values.empty() ? 0.0F : values[0];
-    if (!owner.empty() && !modules_.contains(owner) && !is_faulty(owner))
+    if (!owner.empty() && !side.has_weight && !is_faulty(owner))
       tell("scale without codes", spec.name,
            fmt::format("expected codes of {}, whose inputs it scales, got none", owner));
   }
@@ -190,7 +181,6 @@ class SideCheck {
   const ModelDirectory& source_;
   const StoredModel& model_;
   std::vector<Finding>& findings_;
-  std::set<std::string> modules_;
   std::map<std::string, float> inputs_;  ///< scales by the module whose inputs they are
 };
 

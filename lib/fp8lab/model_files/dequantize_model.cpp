@@ -60,6 +60,10 @@ void require_whole(const ModelDirectory& source, const StoredModel& stored) {
 void drop_sides(const StoredModel& stored, std::set<std::string>& dropped,
                 DequantizedModel& model) {
   for (const SideTensor& side : stored.sides) {
+    if (side.side == SideScale::input && !side.has_weight) {
+      model.kept_scales.push_back(side.tensor.spec.name);
+      continue;
+    }
     dropped.insert(side.tensor.spec.name);
     model.dropped.push_back({side.tensor.spec.name, std::string(to_string(side.side))});
   }

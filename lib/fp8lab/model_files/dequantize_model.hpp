@@ -21,13 +21,14 @@ struct DequantizeModelOptions {
 /// A tensor of the source that the floats do not need.
 struct DroppedTensor {
   std::string name;
-  std::string of;  ///< "input", "KV cache" or "attention"
+  std::string of;  ///< "input", "output", "KV cache" or "attention"
 };
 
 struct DequantizedModel {
-  std::vector<TensorSpec> converted;    ///< as they are written
-  std::vector<std::string> kept_codes;  ///< FP8 tensors that stay: the configuration ignores them
-  std::vector<DroppedTensor> dropped;   ///< scales of inputs and of the KV cache
+  std::vector<TensorSpec> converted;     ///< as they are written
+  std::vector<std::string> kept_codes;   ///< FP8 tensors that stay: the configuration ignores them
+  std::vector<DroppedTensor> dropped;    ///< scales of inputs, outputs and of the KV cache
+  std::vector<std::string> kept_scales;  ///< input scales of modules without codes: they stay
   std::vector<NonFiniteWeight> non_finite;
   RewriteSummary files;
 };

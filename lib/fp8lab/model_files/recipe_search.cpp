@@ -235,6 +235,23 @@ bool is_joined(const StoredWeight& weight, const StoredWeight& other) {
          joined_module(other.module) == whole;
 }
 
+/// Tries one recipe on a weight.
+template <class Search>
+void RecipeSearch::compare(const Search& search, const Preset& preset,
+                           const std::vector<const TensorView*>& joined, Found& found) {
+  // Weights that a server joins may share the amax of all, or have their own.
+  std::optional<CastDifference> difference = search.compare(preset, joined);
+  if (difference && !difference->none() && !joined.empty()) {
+    const auto alone = search.compare(preset, {});
+    if (alone && alone->codes < difference->codes) difference = alone;
+  }
+  if (!difference) return;
+  if (difference->none()) found.presets.push_back(&preset);
+  if (found.nearest_preset != nullptr && difference->codes >= found.nearest.codes) return;
+  found.nearest = *difference;
+  found.nearest_preset = &preset;
+}
+
 void RecipeSearch::add(const StoredWeight& weight, const std::vector<float>& scales,
                        const TensorView& codes, const TensorView& original,
                        const std::vector<const TensorView*>& joined, std::size_t error) {
@@ -245,53 +262,47 @@ void RecipeSearch::add(const StoredWeight& weight, const std::vector<float>& sca
   found.kind = fmt::format("{} {} {} x {}", describe(weight.form), to_string(original.type),
                            by_tensor ? 0 : weight.row_block,
                            weight.k_block >= weight.k ? 0 : weight.k_block);
-  std::vector<const Preset*>& seen = seen_[found.kind];
-  std::vector<const Preset*> order = seen;
-  for (const Preset& preset : presets())
-    if (std::find(order.begin(), order.end(), &preset) == order.end()) order.push_back(&preset);
   const WeightSearch search(weight, scales, codes, original);
-  for (const Preset* preset : order) {
-    // Weights that a server joins may share the amax of all, or have their own.
-    std::optional<CastDifference> difference = search.compare(*preset, joined);
-    if (difference && !difference->none() && !joined.empty()) {
-      const auto alone = search.compare(*preset, {});
-      if (alone && alone->codes < difference->codes) difference = alone;
-    }
-    if (!difference) continue;
-    const bool nearer = found.nearest_preset == nullptr || difference->codes < found.nearest.codes;
-    if (nearer) found.nearest = *difference;
-    if (nearer) found.nearest_preset = preset;
-    if (!difference->none()) continue;
-    found.preset = preset;
+  // A recipe that explains all weights explains an earlier one: the others are tried if none does.
+  std::vector<const Preset*>& seen = seen_[found.kind];
+  for (const Preset* preset : seen) compare(search, *preset, joined, found);
+  if (found.presets.empty())
+    for (const Preset& preset : presets())
+      if (std::find(seen.begin(), seen.end(), &preset) == seen.end())
+        compare(search, preset, joined, found);
+  for (const Preset* preset : found.presets)
     if (std::find(seen.begin(), seen.end(), preset) == seen.end()) seen.push_back(preset);
-    break;
-  }
   found_.push_back(std::move(found));
 }
 
 void RecipeSearch::finish(CheckedModel& checked) const {
   std::map<std::string, std::map<const Preset*, std::int64_t>> counts;
-  for (const Found& one : found_)
-    if (one.preset != nullptr) ++counts[one.kind][one.preset];
+  std::map<std::string, std::int64_t> weights;
+  for (const Found& one : found_) {
+    ++weights[one.kind];
+    for (const Preset* preset : one.presets) ++counts[one.kind][preset];
+  }
   for (const Found& one : found_) {
     WeightError& error = checked.errors.at(one.error);
-    if (one.preset != nullptr) error.recipe = one.preset->name;
     const auto kind = counts.find(one.kind);
     if (kind == counts.end()) continue;
+    // Presets lie in one array: the first of those that explain most weights.
     const auto most =
         std::max_element(kind->second.begin(), kind->second.end(),
                          [](const auto& a, const auto& b) { return a.second < b.second; });
-    const auto same_kind = std::count_if(
-        found_.begin(), found_.end(), [&](const Found& other) { return other.kind == one.kind; });
-    if (one.preset == most->first || 2 * most->second <= same_kind) continue;
-    const std::string got = one.preset != nullptr
-                                ? fmt::format("those of {}", one.preset->name)
+    const Preset* common = most->first;
+    const bool is_common =
+        std::find(one.presets.begin(), one.presets.end(), common) != one.presets.end();
+    if (!one.presets.empty()) error.recipe = is_common ? common->name : one.presets.front()->name;
+    if (is_common || 2 * most->second <= weights[one.kind]) continue;
+    const std::string got = !one.presets.empty()
+                                ? fmt::format("those of {}", error.recipe)
                                 : fmt::format("{} other codes of {} and {} other scales",
                                               one.nearest.codes, one.elements, one.nearest.scales);
     checked.findings.push_back(
         {"recipe", error.name,
          fmt::format("expected the codes and scales of recipe {}, as for {} other weights, got {}",
-                     most->first->name, most->second, got)});
+                     common->name, most->second, got)});
   }
 }
 

@@ -61,12 +61,16 @@ class RecipeSearch {
  private:
   struct Found {
     std::size_t error = 0;
-    std::string kind;  ///< weights of one kind should have one recipe
-    const Preset* preset = nullptr;
-    CastDifference nearest;  ///< of the recipe that differs least
+    std::string kind;                    ///< weights of one kind should have one recipe
+    std::vector<const Preset*> presets;  ///< all that give these codes and scales
+    CastDifference nearest;              ///< of the recipe that differs least
     const Preset* nearest_preset = nullptr;
     std::int64_t elements = 0;
   };
+  template <class Search>
+  static void compare(const Search& search, const Preset& preset,
+                      const std::vector<const TensorView*>& joined, Found& found);
+
   std::vector<Found> found_;
   std::map<std::string, std::vector<const Preset*>> seen_;  ///< recipes that were found, by kind
 };

@@ -34,7 +34,7 @@ constexpr std::array<SideName, 16> kSides{{{"input_scale", SideScale::input},
                                            {"kv_cache_scale", SideScale::kv_cache},
                                            {"k_proj.output_scale", SideScale::kv_cache},
                                            {"v_proj.output_scale", SideScale::kv_cache},
-                                           {"output_scale", SideScale::attention},
+                                           {"output_scale", SideScale::output},
                                            {"q_scale", SideScale::attention},
                                            {"prob_scale", SideScale::attention}}};
 
@@ -66,6 +66,16 @@ std::string_view find_ending(const Endings& endings, std::string_view name) {
 std::string_view without_last_part(std::string_view name) {
   const std::size_t dot = name.rfind('.');
   return dot == std::string_view::npos ? std::string_view() : name.substr(0, dot);
+}
+
+/// The name before the ending of a side scale and its separator.
+std::string owner_of(std::string_view name) {
+  for (const SideName& known : kSides) {
+    if (!ends_with_words(name, known.ending)) continue;
+    const std::size_t size = name.size() - known.ending.size();
+    return std::string(name.substr(0, size == 0 ? 0 : size - 1));
+  }
+  return {};
 }
 
 std::string got_text(const TensorSpec& tensor) {
@@ -177,9 +187,10 @@ class Sorter {
     if (codes_.contains(spec.name) || model_.scales.contains(spec.name)) return;
     const SideScale side = side_scale(spec.name);
     const std::string module(without_last_part(spec.name));
-    const bool is_other = spec.name.ends_with("output_scale") && !modules_.contains(module);
-    if (side != SideScale::none && !is_other) {
-      model_.sides.push_back({{spec, shard}, side, module});
+    const std::string owner = owner_of(spec.name);
+    const bool has_weight = modules_.contains(owner);
+    if (side != SideScale::none && (side != SideScale::output || has_weight)) {
+      model_.sides.push_back({{spec, shard}, side, owner, has_weight});
       return;
     }
     const bool is_scale = is_scale_of_weight(spec);
@@ -273,6 +284,8 @@ std::string_view to_string(SideScale side) {
   switch (side) {
     case SideScale::input:
       return "input";
+    case SideScale::output:
+      return "output";
     case SideScale::kv_cache:
       return "KV cache";
     case SideScale::attention:

@@ -15,7 +15,7 @@
 namespace fp8lab {
 
 /// What the scales of a module that are not its weight's belong to.
-enum class SideScale : std::uint8_t { input, kv_cache, attention, none };
+enum class SideScale : std::uint8_t { input, output, kv_cache, attention, none };
 
 /// By the ending of its name (`input_scale`, `k_scale` ...); `none` for other names.
 SideScale side_scale(std::string_view name);
@@ -24,7 +24,8 @@ std::string_view to_string(SideScale side);
 struct SideTensor {
   StoredTensor tensor = {};
   SideScale side = SideScale::none;
-  std::string module = {};  ///< the name before the ending
+  std::string module = {};  ///< the name before the ending; of `NAME_input_scale`: NAME
+  bool has_weight = false;  ///< whether the module has a quantized weight
 };
 
 /// Something that makes a tensor unreadable.

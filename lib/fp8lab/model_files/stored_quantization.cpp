@@ -147,6 +147,8 @@ void read_compressed(const Json& config, StoredQuantization& stored) {
   if (!config.contains("config_groups") || !config["config_groups"].is_object()) return;
   for (const auto& [name, group] : config["config_groups"].items()) {
     const std::string where = fmt::format("{}: {}", stored.where, name);
+    if (group.is_object() && group.contains("weights") && group["weights"].is_null())
+      continue;  // of attention, or of inputs alone
     stored.groups.push_back(read_group(name, group, where, text_of(config, "format"), stored));
     if (!stored.has_forms) stored.form = stored.groups.back().form;
     stored.has_forms = true;
