@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "fp8lab/attention/calls.hpp"
+#include "fp8lab/attention/kv_cache.hpp"
 #include "fp8lab/attention/report.hpp"
 #include "fp8lab/attention/verify.hpp"
 #include "fp8lab/core/error.hpp"
@@ -46,6 +47,7 @@ struct AttnArguments {
   const AttentionCall* q_tile_of = nullptr;   ///< whose tile for the head size is taken
   const AttentionCall* kv_tile_of = nullptr;  ///< likewise
   std::string call;
+  std::string kv_cache;
   std::string check;
   std::string check_dtype;
   double tolerance = 0.0;
@@ -63,8 +65,9 @@ struct LoadedOperand {
   NamedNonFinite non_finite;
 };
 
-LoadedOperand load(const std::string& name, const std::string& scale,
-                   const AttnArguments& options) {
+/// `cache`: how floats are quantized; "" for `quantize_heads`.
+LoadedOperand load(const std::string& name, const std::string& scale, const AttnArguments& options,
+                   const std::string& cache = "") {
   std::optional<ElementType> type;
   if (!options.dtype.empty()) type = find_element_type(options.dtype);
   LoadedOperand loaded{load_operand(name, type), {}, {}, {}};
@@ -81,9 +84,12 @@ LoadedOperand load(const std::string& name, const std::string& scale,
   loaded.non_finite = {name, count_non_finite(*id, tensor.bytes)};
   if (element_bytes(tensor.type) > 1) {
     require(scale.empty(), name, "codes, since their scales are given", to_string(tensor.type));
-    loaded.tensor = attention_tensor(to_float(tensor), shape[0], shape[1], shape[2]);
+    loaded.tensor = cache.empty() ? attention_tensor(to_float(tensor), shape[0], shape[1], shape[2])
+                                  : cached_tensor(to_float(tensor), shape[0], shape[1], shape[2],
+                                                  find_cache_rule(cache));
     return loaded;
   }
+  require(cache.empty(), name, "floats, which the KV cache quantizes", to_string(tensor.type));
   const auto* codes = reinterpret_cast<const std::uint8_t*>(tensor.bytes.data());
   std::vector<float> scales;
   if (!scale.empty()) scales = to_float(load_operand(scale).tensor());
@@ -247,8 +253,8 @@ int run(AttnArguments options) {
   options.attention.pv_model = book.resolve(options.attention.pv_model);
   if (!options.output.empty()) require_savable(options.output);
   const LoadedOperand q = load(options.files.q, options.scales.q, options);
-  const LoadedOperand k = load(options.files.k, options.scales.k, options);
-  const LoadedOperand v = load(options.files.v, options.scales.v, options);
+  const LoadedOperand k = load(options.files.k, options.scales.k, options, options.kv_cache);
+  const LoadedOperand v = load(options.files.v, options.scales.v, options, options.kv_cache);
   const AttentionInputs in{q.tensor.operand, k.tensor.operand, v.tensor.operand};
   const std::int64_t head = in.q.columns;
   if (options.q_tile_of != nullptr)
@@ -317,6 +323,9 @@ void add_attn(Command& app, Action& action, std::vector<Backend> backends) {
   command->add_option("--call", options->call,
                       "a kernel by name, which sets the options that are not given: " +
                           names_of(attention_calls()));
+  command->add_option("--kv-cache", options->kv_cache,
+                      "how K and V of floats are stored: " + names_of(cache_rules()) +
+                          "; the default is e4m3.head");
   command->add_option("--check", options->check,
                       "a kernel's O: check it and name the mistake. Exit 1 if it is wrong");
   command->add_option("--check-dtype", options->check_dtype, "format of its uint8 codes");

@@ -106,12 +106,12 @@ class Campaign {
     launch("K's scale twice", {"scale_twice"}, "K applied twice", plain_, [](AttentionLaunch& l) {
       l.scale_k = [right = l.scale_k](Index h) { return right(h) * right(h); };
     });
-    launch("Q's scales permuted", {"wrong_scale"}, "Q's scales are", plain_,
-           [](AttentionLaunch& l) {
-             l.scale_q = [&l](Index h) {
-               return l.p.scale_q[std::vector<std::size_t>{2, 0, 3, 1}[static_cast<std::size_t>(h)]];
-             };
-           });
+    launch(
+        "Q's scales permuted", {"wrong_scale"}, "Q's scales are", plain_, [](AttentionLaunch& l) {
+          l.scale_q = [&l](Index h) {
+            return l.p.scale_q[std::vector<std::size_t>{2, 0, 3, 1}[static_cast<std::size_t>(h)]];
+          };
+        });
   }
 
   void masks() {
@@ -225,9 +225,8 @@ class Campaign {
            [](AttentionLaunch& l) {
              l.finish = [](float o, float, float scale) { return o * scale; };
            });
-    launch("no maximum", {"no_maximum"}, "no maximum", plain_, [](AttentionLaunch& l) {
-      l.maximum = [](float, float) { return 0.0F; };
-    });
+    launch("no maximum", {"no_maximum"}, "no maximum", plain_,
+           [](AttentionLaunch& l) { l.maximum = [](float, float) { return 0.0F; }; });
   }
 
   void p_of_softmax() {
@@ -241,11 +240,11 @@ class Campaign {
            [](AttentionLaunch& l) { l.offset = 0.0F; });
     launch("a stale maximum that saturates P", {"stale_maximum_saturates_p"}, "saturates in e4m3fn",
            long_, [](AttentionLaunch& l) { l.threshold = 4.0F; });
-    launch("P cut in its cast", {"p_cast"}, "cut", plain_, [](AttentionLaunch& l) {
-      l.p_cast = {.rounding = RoundingMode::toward_zero};
-    });
-    launch("each tile promoted", {"promotion"}, "added to O in FP32", plain_,
-           [](AttentionLaunch& l) { l.promotes = true; }, false);
+    launch("P cut in its cast", {"p_cast"}, "cut", plain_,
+           [](AttentionLaunch& l) { l.p_cast = {.rounding = RoundingMode::toward_zero}; });
+    launch(
+        "each tile promoted", {"promotion"}, "added to O in FP32", plain_,
+        [](AttentionLaunch& l) { l.promotes = true; }, false);
     launch("tiles from the first to the last", {"tile_order"}, "first to last", plain_,
            [](AttentionLaunch& l) {
              l.tiles = [](Index, Index) { return std::vector<Index>{0, 1, 2}; };
@@ -306,9 +305,7 @@ class Campaign {
                 for (float& x : o) x *= 256.0F;
               });
     overwrite("rows one too low", {"rows_shifted"}, "row i holds row", plain_,
-              [](std::vector<float>& o) {
-                std::rotate(o.begin(), o.begin() + kWidth, o.end());
-              });
+              [](std::vector<float>& o) { std::rotate(o.begin(), o.begin() + kWidth, o.end()); });
     overwrite("heads exchanged", {"heads_exchanged"}, "head 1 holds head 3", plain_,
               [](std::vector<float>& o) {
                 std::swap_ranges(o.begin() + 96 * 64, o.begin() + 2 * 96 * 64,
@@ -327,10 +324,9 @@ class Campaign {
                 for (std::size_t row = 0; row < o.size(); row += kWidth)
                   for (std::size_t c = 0; c < 32; ++c) std::swap(o[row + c], o[row + c + 32]);
               });
-    overwrite("one row holds another", {"rows_permuted", "rows_shifted"}, "holds row", plain_,
-              [](std::vector<float>& o) {
-                std::copy_n(o.begin() + 40 * 64, 64, o.begin() + 17 * 64);
-              });
+    overwrite(
+        "one row holds another", {"rows_permuted", "rows_shifted"}, "holds row", plain_,
+        [](std::vector<float>& o) { std::copy_n(o.begin() + 40 * 64, 64, o.begin() + 17 * 64); });
     overwrite("O through BF16", {"output_cast"}, "rounded to bf16 first", plain_,
               [](std::vector<float>& o) {
                 for (float& x : o)
@@ -344,7 +340,8 @@ class Campaign {
   }
 
   const AttentionProblem plain_ = make(1, 2.0, [](AttentionProblem&) {});
-  const AttentionProblem causal_ = make(2, 2.0, [](AttentionProblem& p) { p.options.causal = true; });
+  const AttentionProblem causal_ =
+      make(2, 2.0, [](AttentionProblem& p) { p.options.causal = true; });
   const AttentionProblem windowed_ = make(3, 2.0, [](AttentionProblem& p) {
     p.options.causal = true;
     p.options.window_left = 24;
@@ -373,14 +370,12 @@ void run(const std::string& title, double noise, double tolerance, FormatId outp
     std::vector<float> o = fault.output();
     if (noise > 0.0) add_noise(o, noise);
     if (output != FormatId::f32)
-      for (float& x : o)
-        x = static_cast<float>(round_trip(format(output), kNvidiaNosat, x));
+      for (float& x : o) x = static_cast<float>(round_trip(format(output), kNvidiaNosat, x));
     const AttentionVerdict verdict =
         verify_attention(fault.problem->inputs(), fault.problem->options, o, output, tolerance);
     const std::string name = verdict.causes.empty() ? "-" : verdict.causes.front().name;
-    const bool is_right =
-        std::ranges::find(fault.right, name) != fault.right.end() &&
-        verdict.causes.front().text.find(fault.text) != std::string::npos;
+    const bool is_right = std::ranges::find(fault.right, name) != fault.right.end() &&
+                          verdict.causes.front().text.find(fault.text) != std::string::npos;
     right += is_right ? 1 : 0;
     table += fmt::format("  {:<52} {:<10} {:<28} {}\n", fault.what,
                          verdict.pass ? "pass" : "mismatch", name, is_right ? "yes" : "no");

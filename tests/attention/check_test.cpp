@@ -175,9 +175,9 @@ TEST_CASE("attention check: a tolerance of the whole does not hide a row", "[att
   const QuantizedHeads v = heads("v", 64);
   const AttentionInputs in{q.operand(), k.operand(), v.operand()};
   std::vector<float> got = attention(in, {}).o;
-  const auto verdict = [&] { return verify_attention(in, {}, got, FormatId::f32, 0.1); };
+  const auto verdict = [&] { return verify_attention(in, {}, got, FormatId::f32, 0.06); };
   std::fill_n(got.begin() + 7 * kColumns, kColumns, 0.0F);
-  CHECK(verdict().distance < 0.1);
+  CHECK(verdict().distance < 0.06);
   CHECK_FALSE(verdict().pass);
   CHECK(verdict().where == "row 7");
   CHECK(verdict().text().find("never_written: the outputs are 0: never written (in row 7)") !=
@@ -210,12 +210,13 @@ TEST_CASE("attention check: what NaN in a part of O come from", "[attention]") {
   causal.causal = true;
   got = attention(in, causal).o;
   std::fill_n(got.begin(), 4 * kColumns, kNan);
-  CHECK(cause(in, causal, got) ==
-        "nan_of_empty_row: 128 NaN in whole rows: head 0, rows 0, 1, 2, 3: rows that see no column, "
-        "whose row sum is 0: 0 / 0 is NaN");
+  CHECK(
+      cause(in, causal, got) ==
+      "nan_of_empty_row: 128 NaN in whole rows: head 0, rows 0, 1, 2, 3: rows that see no column, "
+      "whose row sum is 0: 0 / 0 is NaN");
   got[4 * kColumns] = std::numeric_limits<float>::infinity();
-  CHECK(cause(in, causal, got).find("not_finite: 128 NaN, 1 infinite in head 0, rows 0, 1, 2, 3, 4") ==
-        0);
+  CHECK(cause(in, causal, got)
+            .find("not_finite: 128 NaN, 1 infinite in head 0, rows 0, 1, 2, 3, 4") == 0);
 
   // The largest p is 2^9: 512 is no number of E4M3.
   AttentionOptions large;
@@ -248,7 +249,8 @@ TEST_CASE("attention check: what no mistake explains is measured", "[attention]"
   const AttentionVerdict whole = verify_attention(in, {}, got, FormatId::f32);
   INFO(whole.text());
   REQUIRE(whole.measured.size() == 1);
-  CHECK(whole.measured[0] == "factors of the logits and of the outputs: head 0: 1.5 and 3");
+  CHECK_THAT(whole.measured[0], contains("factors of the logits and of the outputs: head 0: 1.5"));
+  CHECK(whole.measured[0].ends_with(" and 3"));
 }
 
 TEST_CASE("attention check: NaN and infinities of outputs", "[attention]") {

@@ -85,8 +85,10 @@ struct AttentionLaunch {
     return std::max(old, found);
   };
   std::function<float(float p, float cast)> summed = [](float own, float) { return own; };
-  std::function<float(float o, float sum, float scale_v)> finish =
-      [](float o, float sum, float scale) { return o * ((sum == 0.0F ? 0.0F : 1.0F / sum) * scale); };
+  std::function<float(float o, float sum, float scale_v)> finish = [](float o, float sum,
+                                                                      float scale) {
+    return o * ((sum == 0.0F ? 0.0F : 1.0F / sum) * scale);
+  };
 
   explicit AttentionLaunch(const AttentionProblem& problem)
       : p(problem),
@@ -133,7 +135,8 @@ struct AttentionLaunch {
       bool any = false;
       const Index end = std::min((block + 1) * p.options.q_tile, p.m);
       for (Index i = block * p.options.q_tile; i < end; ++i)
-        for (Index j = t * p.options.kv_tile; j < std::min((t + 1) * p.options.kv_tile, columns); ++j)
+        for (Index j = t * p.options.kv_tile; j < std::min((t + 1) * p.options.kv_tile, columns);
+             ++j)
           any |= sees(h, i, j);
       if (any) order.push_back(t);
     }
@@ -154,8 +157,9 @@ struct AttentionLaunch {
 
   void run_block(Index h, Index begin, Index end, std::vector<float>& out) const {
     const Index rows = end - begin;
-    const float scale = static_cast<float>(static_cast<double>(static_cast<float>(softmax)) * log2e) *
-                        (scale_q(h) * scale_k(h));
+    const float scale =
+        static_cast<float>(static_cast<double>(static_cast<float>(softmax)) * log2e) *
+        (scale_q(h) * scale_k(h));
     constexpr float kNone = -std::numeric_limits<float>::infinity();
     std::vector<float> most(static_cast<std::size_t>(rows), kNone);
     std::vector<float> sum(most.size(), 0.0F);

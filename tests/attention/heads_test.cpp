@@ -161,12 +161,12 @@ TEST_CASE("attention check: a kernel with another mask is named by it", "[attent
       CHECK(name_of({kAll, right}, {kAll, right - 1}) ==
             "mask_off_by_one: one column too few on the right");
     const std::string own = std::to_string(right + kN - kM);
-    CHECK(name_of({kAll, right + kN - kM}, {kAll, right}) ==
-          "mask_alignment: the mask starts in the upper left corner: row i sees columns up to i + " +
-              own + ", not i + n - m + " + own);
-    CHECK(name_of({8, right}, {8, right + 5}) ==
-          "mask: row i sees columns up to i + n - m + " + std::to_string(right + 5) +
-              " (measured)");
+    CHECK(
+        name_of({kAll, right + kN - kM}, {kAll, right}) ==
+        "mask_alignment: the mask starts in the upper left corner: row i sees columns up to i + " +
+            own + ", not i + n - m + " + own);
+    CHECK(name_of({8, right}, {8, right + 5}) == "mask: row i sees columns up to i + n - m + " +
+                                                     std::to_string(right + 5) + " (measured)");
   }
   for (const std::int64_t left : {0, 1, 3}) {
     INFO("left " << left);

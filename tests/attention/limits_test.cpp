@@ -321,9 +321,10 @@ TEST_CASE("attention: every option of each call is that of its source", "[attent
                        name, operands, to_string(Standing::from_literature), options);
   };
   const auto blackwell = [](const char* offset, const char* threshold) {
-    return fmt::format("sm100.tcgen05.e4m3 sm100.tcgen05.e4m3, tiles 128 x 128, scale 0, P e4m3fn "
-                       "times 2^{}, stale by {}, last_to_first, columns",
-                       offset, threshold);
+    return fmt::format(
+        "sm100.tcgen05.e4m3 sm100.tcgen05.e4m3, tiles 128 x 128, scale 0, P e4m3fn "
+        "times 2^{}, stale by {}, last_to_first, columns",
+        offset, threshold);
   };
   CHECK(all ==
         line("flashattention3.fp8", "e4m3fn",

@@ -12,6 +12,7 @@
 #include "core/float_modes.hpp"
 #include "fp8lab/attention/attention.hpp"
 #include "fp8lab/attention/backward.hpp"
+#include "fp8lab/attention/kv_cache.hpp"
 #include "fp8lab/attention/quantize.hpp"
 #include "fp8lab/attention/report.hpp"
 #include "fp8lab/attention/verify.hpp"
@@ -118,6 +119,10 @@ void add_attention(std::vector<Job>& jobs) {
                        ? Floats{}
                        : Floats(q.inverse_scales));
          add(bits, inverse_scales_of_heads("scale_q", {0.3F}, 2));
+         for (const CacheRule& rule : cache_rules())
+           add(bits, dequantize(cached_tensor(in.x, 2, 16, 32, rule).operand));
+         const Floats row(in.x.begin(), in.x.begin() + 576);
+         add(bits, read_deepseek_rows(pack_deepseek_rows(row)));
          AttentionOptions other = options;
          other.softmax_scale = 0.2F;
          const AttentionVerdict verdict =

@@ -34,6 +34,7 @@ constexpr Row kShort[] = {
     {"outlier", {336, 5376, 2152, 17152512}},
     {"format-asymmetry", {144, 2359296, 678, 11108352}},
     {"accumulator-drift", {1488, 95232, 542, 15190016}},
+    {"attention-fp8", {3840, 7864320, 1929, 10229760}},
     {"walkthrough", {0, 0, 30, 30}},
     {"recipes", {0, 0, 252, 33030144}},
     {"inference-linear", {120, 491520, 180, 2949120}},

@@ -61,6 +61,8 @@ const std::vector<Small>& small_forms() {
       {"adam-states",
        {"elements=16", "steps=20", "decades=0,2", "stagnation_steps=20", "stagnation_elements=16",
         "betas=0.9", "presets=fp32,coat"}},
+      {"attention-fp8",
+       {"deviations=1", "lengths=64", "queries=2", "head_size=16", "repeats=2"}},
       {"auto-scaling",
        {"elements=32", "ranks=2,4", "repeats=2", "steps=40", "dynamics_ranks=2",
         "dynamics_elements=32", "settle_steps=5", "spike_period=10"}},

@@ -161,8 +161,7 @@ class Block {
     maximum_[row] = grown;
     if (old == kMinusInfinity) return;  // nothing has been summed
     ++tile.rescaled;
-    const bool kept =
-        variant_.kept_tile < 0 || variant_.kept_tile == tile.begin / options_.kv_tile;
+    const bool kept = variant_.kept_tile < 0 || variant_.kept_tile == tile.begin / options_.kv_tile;
     if (!(kept && variant_.keeps_sum))
       for (float& sum : sum_[row]) sum *= alpha;
     if (!(kept && variant_.keeps_o))
@@ -234,10 +233,10 @@ class Block {
   float scale_log2_;
   float v_scale_;
   PLimits limits_;
-  std::span<float> o_;          // the block's rows, [rows_, d_v]
-  std::vector<float> maximum_;  // of each row, in units of S
-  std::vector<Partial> sum_;    // of each row's p
-  std::vector<float> p_;        // S, then p
+  std::span<float> o_;           // the block's rows, [rows_, d_v]
+  std::vector<float> maximum_;   // of each row, in units of S
+  std::vector<Partial> sum_;     // of each row's p
+  std::vector<float> p_;         // S, then p
   std::vector<float> unmasked_;  // S of a row before the mask, then its p; empty if not wanted
   std::vector<float> next_;      // O after the tile
   std::vector<std::uint8_t> codes_;

@@ -31,8 +31,10 @@ AttentionOptions flash_attention_4(float p_offset, float rescale_threshold) {
 
 constexpr std::string_view kFlashAttention4 =
     "flash_attn/cute/flash_fwd_sm100.py and softmax.py: tiles last to first, P in E4M3, P V in the "
-    "accumulator of tcgen05, scale_log2 times the product of Q's and K's descales, the row sum of p "
-    "before the cast, 1 / sum times V's descale, O as BF16. Not modelled: the row sum in eight parts "
+    "accumulator of tcgen05, scale_log2 times the product of Q's and K's descales, the row sum of "
+    "p "
+    "before the cast, 1 / sum times V's descale, O as BF16. Not modelled: the row sum in eight "
+    "parts "
     "a tile, exp2 in part as a polynomial, the maximum times the scale rounded before it is "
     "subtracted. ";
 
@@ -73,8 +75,9 @@ std::span<const AttentionCall> attention_calls() {
        kFlashAttention3Tiles},
       {"flashattention4.fp8", FormatId::e4m3fn, flash_attention_4(8.0F, 0.0F),
        Standing::from_literature,
-       source_of_version("Since commit 849f660f (28 July 2026, pull request 2731), read at 0251105a: "
-                         "offset 8, the maximum never stale")},
+       source_of_version(
+           "Since commit 849f660f (28 July 2026, pull request 2731), read at 0251105a: "
+           "offset 8, the maximum never stale")},
       {"flashattention4.fp8.2717", FormatId::e4m3fn, flash_attention_4(4.0F, 4.0F),
        Standing::from_literature,
        source_of_version("Commits 2409214a to 849f660f (19 to 28 July 2026, pull request 2717): "

@@ -101,9 +101,9 @@ OutputFit OutputJudge::fit(const OutputRows& expected, const OutputRegion* only)
         const std::size_t i = first + c;
         if (!aside_.empty() && aside_[i] != 0) continue;
         const auto column = static_cast<std::int64_t>(c);
-        const bool own = only == nullptr ||
-                         (only->has(part.head, row) && column >= only->column_begin &&
-                          column < only->column_end);
+        const bool own =
+            only == nullptr || (only->has(part.head, row) && column >= only->column_begin &&
+                                column < only->column_end);
         const float e = own ? value[c] : golden_[i];
         norm += static_cast<double>(e) * static_cast<double>(e);
         const bool right = same(golden_[i], got_[i]);
@@ -153,8 +153,7 @@ bool OutputJudge::worth_trying(const OutputFit& fit, const OutputFit& golden) co
 bool OutputJudge::wrong(std::size_t element) const {
   if (!aside_.empty() && aside_[element] != 0) return false;
   if (tolerance_ == 0.0) return !same(got_[element], golden_[element]);
-  const double apart =
-      static_cast<double>(got_[element]) - static_cast<double>(golden_[element]);
+  const double apart = static_cast<double>(got_[element]) - static_cast<double>(golden_[element]);
   const double size = std::max(std::abs(static_cast<double>(golden_[element])), usual_);
   return !(std::abs(apart) <= 3.0 * tolerance_ * size);
 }

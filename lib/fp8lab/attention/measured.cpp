@@ -49,10 +49,11 @@ class Measurement {
     for (const AttentionRows& part : rows)
       for (std::int64_t row = part.begin; row < part.end; ++row)
         rows_.push_back({part.head, row, seen_columns(shape_, options_, row), {}});
-    parallel_for(static_cast<std::int64_t>(rows_.size()), threads_of(options_), [&](std::int64_t i) {
-      MeasuredRow& row = rows_[static_cast<std::size_t>(i)];
-      row.scores = scores(row, row.head, row.head / shape_.group);
-    });
+    parallel_for(static_cast<std::int64_t>(rows_.size()), threads_of(options_),
+                 [&](std::int64_t i) {
+                   MeasuredRow& row = rows_[static_cast<std::size_t>(i)];
+                   row.scores = scores(row, row.head, row.head / shape_.group);
+                 });
   }
 
   AttentionMeasurement run() {
@@ -163,13 +164,14 @@ class Measurement {
     return by_head;
   }
 
-  [[nodiscard]] Products products_at(const std::vector<const MeasuredRow*>& rows, double factor) const {
+  [[nodiscard]] Products products_at(const std::vector<const MeasuredRow*>& rows,
+                                     double factor) const {
     Products sums;
     const std::int64_t columns = std::min(kFewColumns, shape_.d_v);
     for (const MeasuredRow* row : rows)
-      add_products(*row,
-                   output(weights(row->scores, row->seen, factor), row->head / shape_.group, columns),
-                   sums);
+      add_products(
+          *row, output(weights(row->scores, row->seen, factor), row->head / shape_.group, columns),
+          sums);
     return sums;
   }
 
@@ -208,11 +210,13 @@ class Measurement {
     constexpr std::size_t kRowsOfHead = 4;
     const auto by_head = rows_by_head(kRowsOfHead);
     std::vector<std::pair<std::int64_t, std::vector<const MeasuredRow*>>> heads(by_head.begin(),
-                                                                        by_head.end());
+                                                                                by_head.end());
     std::vector<Factors> found(heads.size());
-    parallel_for(static_cast<std::int64_t>(heads.size()), threads_of(options_), [&](std::int64_t i) {
-      found[static_cast<std::size_t>(i)] = factors_of(heads[static_cast<std::size_t>(i)].second);
-    });
+    parallel_for(static_cast<std::int64_t>(heads.size()), threads_of(options_),
+                 [&](std::int64_t i) {
+                   found[static_cast<std::size_t>(i)] =
+                       factors_of(heads[static_cast<std::size_t>(i)].second);
+                 });
     std::vector<std::string> texts;
     for (std::size_t i = 0; i < heads.size(); ++i) {
       if (found[i].apart > kExplained) continue;
@@ -222,8 +226,8 @@ class Measurement {
                                     found[i].outputs));
     }
     if (texts.empty()) return;
-    lines_.push_back(fmt::format("factors of the logits and of the outputs: {}",
-                                 fmt::join(texts, "; ")));
+    lines_.push_back(
+        fmt::format("factors of the logits and of the outputs: {}", fmt::join(texts, "; ")));
     if (factors_.size() == heads.size()) add_factors();
   }
 
@@ -246,7 +250,7 @@ class Measurement {
 
   /// The scales of an operand times the factors of its heads, where all are known scales.
   [[nodiscard]] std::optional<std::vector<float>> scales_by(const AttentionOperand& x,
-                                                            double Factors::* factor) const {
+                                                            double Factors::*factor) const {
     std::vector<float> scales;
     const std::int64_t heads_of_one = shape_.heads / x.heads;
     bool other = false;
@@ -268,17 +272,18 @@ class Measurement {
     const auto ks = scales_by(inputs_.k, &Factors::logits);
     const auto vs = scales_by(inputs_.v, &Factors::outputs);
     const auto text = [](const char* name, const std::vector<float>& scales) {
-      return fmt::format("{}'s scales are {:.6g}{} (measured)", name,
-                         fmt::join(scales.begin(), scales.begin() + std::min<std::ptrdiff_t>(6, std::ssize(scales)), ", "),
-                         scales.size() > 6 ? ", ..." : "");
+      return fmt::format(
+          "{}'s scales are {:.6g}{} (measured)", name,
+          fmt::join(scales.begin(),
+                    scales.begin() + std::min<std::ptrdiff_t>(6, std::ssize(scales)), ", "),
+          scales.size() > 6 ? ", ..." : "");
     };
     const auto add = [&](const std::string& said, const auto& q, const auto& k, const auto& v) {
       mistakes_.add("wrong_scale", said, [&](AttentionMistake& m) {
         const auto set = [&](AttentionOperand& x, const auto& scales) {
           if (scales)
-            x = mistakes_.operands().with_scales(x, [&](std::int64_t head) {
-              return (*scales)[static_cast<std::size_t>(head)];
-            });
+            x = mistakes_.operands().with_scales(
+                x, [&](std::int64_t head) { return (*scales)[static_cast<std::size_t>(head)]; });
         };
         set(m.inputs.q, q);
         set(m.inputs.k, k);
@@ -334,8 +339,8 @@ class Measurement {
   }
 
   /// Distances of rows under Q's head `q` and K's head `k`, for each head of V.
-  [[nodiscard]] std::vector<double> apart_by_v(const std::vector<const MeasuredRow*>& rows, std::int64_t q,
-                                               std::int64_t k) const {
+  [[nodiscard]] std::vector<double> apart_by_v(const std::vector<const MeasuredRow*>& rows,
+                                               std::int64_t q, std::int64_t k) const {
     const std::int64_t columns = std::min(kFewColumns, shape_.d_v);
     std::vector<Products> sums(static_cast<std::size_t>(inputs_.v.heads));
     for (const MeasuredRow* row : rows) {
@@ -349,9 +354,10 @@ class Measurement {
   }
 
   static std::string mapping_text(const char* what, const std::vector<std::int64_t>& of) {
-    return fmt::format("{} {}{}", what,
-                       fmt::join(of.begin(), of.begin() + std::min<std::ptrdiff_t>(12, std::ssize(of)), " "),
-                       of.size() > 12 ? " ..." : "");
+    return fmt::format(
+        "{} {}{}", what,
+        fmt::join(of.begin(), of.begin() + std::min<std::ptrdiff_t>(12, std::ssize(of)), " "),
+        of.size() > 12 ? " ..." : "");
   }
 
   void add_heads(const std::vector<std::int64_t>& of_k, const std::vector<std::int64_t>& of_v) {
@@ -382,8 +388,9 @@ class Measurement {
                                 mapping_text("heads of Q", of_q),
                                 scales ? "" : ", with the right heads' scales"),
                     [&](AttentionMistake& m) {
-                      const std::function<std::int64_t(std::int64_t)> own =
-                          [](std::int64_t head) { return head; };
+                      const std::function<std::int64_t(std::int64_t)> own = [](std::int64_t head) {
+                        return head;
+                      };
                       m.inputs.q = mistakes_.operands().with_heads(
                           inputs_.q, shape_.heads, from,
                           scales ? std::function<std::int64_t(std::int64_t)>(from) : own);
@@ -434,9 +441,11 @@ class Measurement {
         if (rows_[i].seen.end > rows_[i].seen.begin) rows.push_back(&rows_[i]);
       if (rows.empty()) return;
       std::vector<std::vector<double>> apart(rows.size());
-      parallel_for(static_cast<std::int64_t>(rows.size()), threads_of(options_), [&](std::int64_t i) {
-        apart[static_cast<std::size_t>(i)] = apart_by_end(*rows[static_cast<std::size_t>(i)], right);
-      });
+      parallel_for(static_cast<std::int64_t>(rows.size()), threads_of(options_),
+                   [&](std::int64_t i) {
+                     apart[static_cast<std::size_t>(i)] =
+                         apart_by_end(*rows[static_cast<std::size_t>(i)], right);
+                   });
       const auto mean = [&](const std::function<std::int64_t(std::int64_t)>& of_row) {
         double sum = 0.0;
         for (std::size_t i = 0; i < rows.size(); ++i)
@@ -469,14 +478,15 @@ class Measurement {
     for (std::int64_t by = -shape_.n; by <= shape_.n; ++by) {
       const bool corner = own != kNoWindow && apart != 0 && by == own - apart;
       found.push_back(
-          {corner                                            ? "mask_alignment"
+          {corner                                        ? "mask_alignment"
            : own != kNoWindow && std::abs(by - own) == 1 ? "mask_off_by_one"
-                                                             : "mask",
-           corner ? fmt::format("the mask starts in the upper left corner: row i sees columns up to "
-                                "i + {}, not i + n - m + {}",
-                                own, own)
-                  : fmt::format("row i sees columns up to i + n - m {} {} (measured)",
-                                by < 0 ? '-' : '+', std::abs(by)),
+                                                         : "mask",
+           corner
+               ? fmt::format("the mask starts in the upper left corner: row i sees columns up to "
+                             "i + {}, not i + n - m + {}",
+                             own, own)
+               : fmt::format("row i sees columns up to i + n - m {} {} (measured)",
+                             by < 0 ? '-' : '+', std::abs(by)),
            [=](std::int64_t row) { return row + apart + by + 1; }, 0.0});
     }
     for (std::int64_t end = 1; end < shape_.n; ++end)
@@ -576,8 +586,9 @@ class Measurement {
     if (unlike.empty()) return;
     std::ranges::sort(unlike);
     if (middle.size() <= 16)
-      lines_.push_back(fmt::format("weights of the tiles of K and V, from the first column on: {:.2g}",
-                                   fmt::join(middle, " ")));
+      lines_.push_back(
+          fmt::format("weights of the tiles of K and V, from the first column on: {:.2g}",
+                      fmt::join(middle, " ")));
     else
       lines_.push_back(fmt::format("weight of the tiles from column {} on: {:.2g}",
                                    unlike.front().second * joined * options_.kv_tile,

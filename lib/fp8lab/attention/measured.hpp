@@ -17,8 +17,8 @@ struct AttentionMeasurement {
   std::vector<double> logit_factors;
 };
 
-/// `rows` are wrong rows of `got` [heads, m, d_v]; a few in each head are enough. Adds what explains
-/// them within the error of P's cast to `mistakes`.
+/// `rows` are wrong rows of `got` [heads, m, d_v]; a few in each head are enough. Adds what
+/// explains them within the error of P's cast to `mistakes`.
 AttentionMeasurement measure_attention(const AttentionInputs& inputs,
                                        const AttentionOptions& options, std::span<const float> got,
                                        std::span<const AttentionRows> rows,

@@ -151,8 +151,7 @@ void AttentionMistakes::orders() {
 }
 
 void AttentionMistakes::p_of_softmax() {
-  const FormatId other =
-      options_.p_format == FormatId::e4m3fn ? FormatId::e5m2 : FormatId::e4m3fn;
+  const FormatId other = options_.p_format == FormatId::e4m3fn ? FormatId::e5m2 : FormatId::e4m3fn;
   if (const auto model = unit_for(options_.pv_model, other, inputs_.v.format))
     add("p_format", fmt::format("P in {}", format(other).name), [&](AttentionMistake& m) {
       m.options.p_format = other;
@@ -181,10 +180,9 @@ void AttentionMistakes::stale_maxima() {
       if (threshold == options_.rescale_threshold) continue;
       const float most = options_.p_format == FormatId::e4m3fn ? 8.8F : 15.8F;
       const std::string text =
-          threshold == 0.0F
-              ? "the maximum follows every element: it is never stale"
-              : fmt::format("the maximum may be stale by 2^{:g} with P times 2^{:g}", threshold,
-                            offset);
+          threshold == 0.0F ? "the maximum follows every element: it is never stale"
+                            : fmt::format("the maximum may be stale by 2^{:g} with P times 2^{:g}",
+                                          threshold, offset);
       const bool saturates = threshold + offset > most;
       add(saturates ? "stale_maximum_saturates_p" : "rescale_threshold",
           saturates ? text + fmt::format(": P reaches 2^{:g} and saturates in {}, the row sum does "
@@ -270,13 +268,13 @@ void AttentionMistakes::splits() {
 }
 
 void AttentionMistakes::units() {
-  const auto other = [&](const char* product, std::string AttentionOptions::* model, FormatId a,
+  const auto other = [&](const char* product, std::string AttentionOptions::*model, FormatId a,
                          FormatId b) {
     const AccumulatorModel own = find_instruction_model(options_.*model).accumulator;
     std::vector<AccumulatorModel> tried{own};
     for (const InstructionModel& known : instruction_models()) {
-      const bool reads = known.standing == Standing::definition ||
-                         (known.a_format == a && known.b_format == b);
+      const bool reads =
+          known.standing == Standing::definition || (known.a_format == a && known.b_format == b);
       if (!reads || std::ranges::find(tried, known.accumulator) != tried.end()) continue;
       tried.push_back(known.accumulator);
       add(model == &AttentionOptions::qk_model ? "qk_model" : "pv_model",
@@ -321,7 +319,8 @@ void AttentionMistakes::scales_of(std::span<const Member> members, const std::st
        [&](Operand x, std::int64_t) { return largest(x); });
   each("scale_of_next_head", fmt::format("each head of {} has the next head's scale", names),
        [](Operand x, std::int64_t head) { return scale_of(x, (head + 1) % x.heads); });
-  each("scale_of_previous_head", fmt::format("each head of {} has the previous head's scale", names),
+  each("scale_of_previous_head",
+       fmt::format("each head of {} has the previous head's scale", names),
        [](Operand x, std::int64_t head) { return scale_of(x, (head + x.heads - 1) % x.heads); });
   each("inverted_scale", fmt::format("{} divided by its scales instead of multiplied", names),
        [](Operand x, std::int64_t head) { return 1.0F / scale_of(x, head); });
@@ -347,7 +346,9 @@ void AttentionMistakes::scales() {
       if (to == from || x.heads != y.heads) continue;
       add("scale_of_operand",
           fmt::format("{} has {}'s scales", kOperandNames[to], kOperandNames[from]),
-          [&](AttentionMistake& m) { (m.inputs.*kOperands[to]).inverse_scales = y.inverse_scales; });
+          [&](AttentionMistake& m) {
+            (m.inputs.*kOperands[to]).inverse_scales = y.inverse_scales;
+          });
     }
 }
 
@@ -363,23 +364,25 @@ void AttentionMistakes::formats() {
   for (std::size_t i = 0; i < kOperands.size(); ++i) {
     const FormatId own = (inputs_.*kOperands[i]).format;
     const FormatId other = own == FormatId::e4m3fn ? FormatId::e5m2 : FormatId::e4m3fn;
-    AttentionMistake mistake{"operand_format",
-                             fmt::format("the codes of {} read as {}", kOperandNames[i],
-                                         format(other).name),
-                             inputs_, options_, {}};
+    AttentionMistake mistake{
+        "operand_format",
+        fmt::format("the codes of {} read as {}", kOperandNames[i], format(other).name),
+        inputs_,
+        options_,
+        {}};
     (mistake.inputs.*kOperands[i]).format = other;
     if (model_for(mistake) && can_run(mistake)) found_.push_back(std::move(mistake));
     for (const float factor : {0.5F, 2.0F})
       add("operand_format",
-          factor < 1.0F
-              ? fmt::format("the codes of {} read as FNUZ ones: half of their values",
-                            kOperandNames[i])
-              : fmt::format("{} read at twice its values, as FNUZ codes taken for OCP's",
-                            kOperandNames[i]),
+          factor < 1.0F ? fmt::format("the codes of {} read as FNUZ ones: half of their values",
+                                      kOperandNames[i])
+                        : fmt::format("{} read at twice its values, as FNUZ codes taken for OCP's",
+                                      kOperandNames[i]),
           [&](AttentionMistake& m) {
             AttentionOperand& x = m.inputs.*kOperands[i];
-            x = operands_.with_scales(
-                x, [&](std::int64_t head) { return scale_of(inputs_.*kOperands[i], head) * factor; });
+            x = operands_.with_scales(x, [&](std::int64_t head) {
+              return scale_of(inputs_.*kOperands[i], head) * factor;
+            });
           });
   }
 }
@@ -425,11 +428,11 @@ void AttentionMistakes::heads() {
   for (const Mapping& mapping : mappings)
     for (const char* whose : {"K and V", "K", "V"})
       for (const bool scales : {true, false}) {
-        const std::string part = std::string(whose) == "K and V"
-                                     ? ""
-                                     : fmt::format(" of {} alone", whose);
+        const std::string part =
+            std::string(whose) == "K and V" ? "" : fmt::format(" of {} alone", whose);
         add("head_mapping",
-            fmt::format("{}{}{}", mapping.text, part, scales ? "" : ", with the right head's scale"),
+            fmt::format("{}{}{}", mapping.text, part,
+                        scales ? "" : ", with the right head's scale"),
             [&](AttentionMistake& m) {
               const bool k = whose[0] == 'K';
               const bool v = part.empty() || whose[0] == 'V';
@@ -501,8 +504,9 @@ void AttentionMistakes::add_tile(std::int64_t t) {
   for (const std::size_t operand : {std::size_t{1}, std::size_t{2}}) {
     for (const std::int64_t from : {t - 1, t + 1})
       if (from >= 0 && from < tiles)
-        read("stale_tile", fmt::format("{} reads {} of tile {}", tile, kOperandNames[operand], from),
-             operand, from);
+        read("stale_tile",
+             fmt::format("{} reads {} of tile {}", tile, kOperandNames[operand], from), operand,
+             from);
     read("tile_of_zeros", fmt::format("{} has zeros for {}", tile, kOperandNames[operand]), operand,
          -1);
   }
@@ -541,9 +545,8 @@ void AttentionMistakes::memory() {
     const AttentionOperand& x = inputs_.*kOperands[i];
     const std::int64_t size = x.rows * x.columns;
     const auto changed = [&](const std::string& text, const auto& from) {
-      add("layout", text, [&](AttentionMistake& m) {
-        m.inputs.*kOperands[i] = operands_.with_memory(x, from);
-      });
+      add("layout", text,
+          [&](AttentionMistake& m) { m.inputs.*kOperands[i] = operands_.with_memory(x, from); });
     };
     if (x.heads > 1) {
       changed(fmt::format("{} read as [rows, heads] where it is [heads, rows]", kOperandNames[i]),
@@ -566,8 +569,8 @@ void AttentionMistakes::memory() {
   }
   constexpr std::int64_t kStep = 32;
   for (std::int64_t begin = 0; shape_.d > kStep && begin < shape_.d; begin += kStep)
-    add("qk_terms", fmt::format("Q K^T without terms {} to {}", begin,
-                                std::min(begin + kStep, shape_.d) - 1),
+    add("qk_terms",
+        fmt::format("Q K^T without terms {} to {}", begin, std::min(begin + kStep, shape_.d) - 1),
         [&](AttentionMistake& m) {
           m.inputs.q = operands_.without_columns(inputs_.q, begin, begin + kStep);
         });

@@ -72,7 +72,7 @@ class AttentionMistakes {
   void stale_maxima();
   void units();
   void scales();
-  void scales_of(std::span<AttentionOperand AttentionInputs::* const> members,
+  void scales_of(std::span<AttentionOperand AttentionInputs::*const> members,
                  const std::string& names);
   void formats();
   void masks();

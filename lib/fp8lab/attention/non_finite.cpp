@@ -17,7 +17,10 @@ class Places {
  public:
   Places(const AttentionInputs& inputs, const AttentionOptions& options, const OutputJudge& judge,
          std::span<const std::size_t> elements)
-      : inputs_(inputs), options_(options), judge_(judge), shape_(judge.shape()),
+      : inputs_(inputs),
+        options_(options),
+        judge_(judge),
+        shape_(judge.shape()),
         elements_(elements) {
     for (const std::size_t i : elements) {
       const auto at = static_cast<std::int64_t>(i);
@@ -108,8 +111,7 @@ class Places {
     AttentionVariant variant;
     variant.p_cast = kNvidiaNosat;
     for (const AttentionRows& block : attention_blocks(shape_, options_.q_tile)) {
-      std::vector<float> o(
-          static_cast<std::size_t>((block.end - block.begin) * shape_.d_v), 0.0F);
+      std::vector<float> o(static_cast<std::size_t>((block.end - block.begin) * shape_.d_v), 0.0F);
       std::vector<AttentionTile> tiles = attention_tiles(shape_.n, options_.kv_tile);
       attention_rows(inputs_, options_, variant, block, o, tiles);
       for (std::int64_t row = block.begin; row < block.end; ++row) {
@@ -124,7 +126,8 @@ class Places {
   [[nodiscard]] std::string reason() const {
     const std::string of_name = name();
     if (of_name == "nan_of_zero_channel")
-      return fmt::format(", where V is all zeros: a scale of their own would be 0, and 0 / 0 is NaN");
+      return fmt::format(
+          ", where V is all zeros: a scale of their own would be 0, and 0 / 0 is NaN");
     if (of_name == "nan_of_empty_row")
       return ": rows that see no column, whose row sum is 0: 0 / 0 is NaN";
     if (of_name == "nan_of_p")

@@ -101,13 +101,14 @@ class Outputs {
     if (exact) by = std::copysign(power, by);
     const std::string text =
         by == -1.0 ? "the outputs are negated"
-        : exact    ? fmt::format("the outputs are {}2^{:g} times the right ones", by < 0.0 ? "-" : "",
-                                 std::log2(power))
-                   : fmt::format("the outputs are {:.5g} times the right ones (measured)", by);
-    add_at_wrong(by == -1.0 ? "negated" : "output_factor", text, [this_judge = &judge_, by](std::size_t i) {
-      return this_judge->rounded(
-          static_cast<float>(by * static_cast<double>(this_judge->unrounded()[i])));
-    });
+        : exact ? fmt::format("the outputs are {}2^{:g} times the right ones", by < 0.0 ? "-" : "",
+                              std::log2(power))
+                : fmt::format("the outputs are {:.5g} times the right ones (measured)", by);
+    add_at_wrong(by == -1.0 ? "negated" : "output_factor", text,
+                 [this_judge = &judge_, by](std::size_t i) {
+                   return this_judge->rounded(
+                       static_cast<float>(by * static_cast<double>(this_judge->unrounded()[i])));
+                 });
     found_.back().fitted = !exact;
   }
 
@@ -130,14 +131,14 @@ class Outputs {
         text += fmt::format("{}{:.5g}", text.empty() ? "" : ", ", products[head]);
     }
     if (s.heads == 1 || elements_.size() < kFewestElements * products.size()) return;
-    add_at_wrong("output_factor",
-                 "the outputs of heads are " + text +
-                     " times the right ones (measured): another scale of V",
-                 [this_judge = &judge_, products, size](std::size_t i) {
-                   return this_judge->rounded(static_cast<float>(
-                       products[i / static_cast<std::size_t>(size)] *
-                       static_cast<double>(this_judge->unrounded()[i])));
-                 });
+    add_at_wrong(
+        "output_factor",
+        "the outputs of heads are " + text + " times the right ones (measured): another scale of V",
+        [this_judge = &judge_, products, size](std::size_t i) {
+          return this_judge->rounded(
+              static_cast<float>(products[i / static_cast<std::size_t>(size)] *
+                                 static_cast<double>(this_judge->unrounded()[i])));
+        });
     found_.back().fitted = true;
   }
 
@@ -161,8 +162,7 @@ class Outputs {
                    });
     if (own == FormatId::f32) return;
     const auto rounding = [&](const char* text, const CastPolicy& policy) {
-      everywhere(text,
-                 [own, policy, through](float value) { return through(own, policy, value); });
+      everywhere(text, [own, policy, through](float value) { return through(own, policy, value); });
     };
     const bool wide = format(own).storage_bits > 8;
     CastPolicy policy = wide ? kNvidiaNosat : kNvidiaSatfinite;
@@ -365,7 +365,8 @@ class Outputs {
                         std::vector<float> o = this_judge->golden();
                         for (std::size_t i = 0; i < o.size(); ++i) {
                           const auto at = static_cast<std::int64_t>(i);
-                          if (this_judge->wrong_rows()[i / static_cast<std::size_t>(width)] == 0) continue;
+                          if (this_judge->wrong_rows()[i / static_cast<std::size_t>(width)] == 0)
+                            continue;
                           o[i] = this_judge->golden()[static_cast<std::size_t>(
                               at - at % width + from[static_cast<std::size_t>(at % width)])];
                         }
@@ -387,7 +388,9 @@ class Outputs {
       flipped &= from[static_cast<std::size_t>(c)] == (c ^ bits);
     }
     if (flipped) return fmt::format("column c holds column c xor {}", bits);
-    if (shifted) return fmt::format("column c holds column (c {} {}) mod d_v", step < 0 ? '-' : '+', std::abs(step));
+    if (shifted)
+      return fmt::format("column c holds column (c {} {}) mod d_v", step < 0 ? '-' : '+',
+                         std::abs(step));
     return fmt::format("columns are permuted: column {} holds column {}", at, from[first]);
   }
 

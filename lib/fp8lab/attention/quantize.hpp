@@ -16,9 +16,10 @@ struct QuantizedHeads {
   std::int64_t columns = 0;
   std::vector<std::uint8_t> codes;
   std::vector<float> inverse_scales;  ///< [heads]
+  FormatId format = FormatId::e4m3fn;
 
   [[nodiscard]] AttentionOperand operand() const {
-    return {FormatId::e4m3fn, codes, heads, rows, columns, inverse_scales};
+    return {format, codes, heads, rows, columns, inverse_scales};
   }
 };
 

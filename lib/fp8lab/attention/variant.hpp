@@ -22,8 +22,8 @@ enum class RowMaximum : std::uint8_t {
 
 /// By default nothing is otherwise.
 struct AttentionVariant {
-  std::vector<SeenColumns> seen{};   ///< of each row of a head; empty: those of the options
-  std::vector<int> times{};          ///< how often each tile is added; empty: once
+  std::vector<SeenColumns> seen{};  ///< of each row of a head; empty: those of the options
+  std::vector<int> times{};         ///< how often each tile is added; empty: once
   RowMaximum maximum = RowMaximum::running;
   bool keeps_o = false;              ///< O is not multiplied by alpha
   bool keeps_sum = false;            ///< the row sum is not multiplied by alpha

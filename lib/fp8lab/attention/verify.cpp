@@ -78,7 +78,8 @@ std::vector<AttentionRows> sample_of(const OutputJudge& judge, const AttentionOp
       wrong.push_back({block.head, block.begin, std::min(block.begin + kRowsOfBlock, block.end)});
   }
   const std::int64_t products = kRowsOfBlock * s.n * (s.d + s.d_v);
-  const auto most = static_cast<std::size_t>(std::max<std::int64_t>(kSampledProducts / products, 6));
+  const auto most =
+      static_cast<std::size_t>(std::max<std::int64_t>(kSampledProducts / products, 6));
   if (wrong.size() <= most) return wrong;
   std::vector<AttentionRows> some;
   for (std::size_t i = 0; i < most; ++i) some.push_back(wrong[i * wrong.size() / most]);
@@ -96,7 +97,9 @@ std::vector<AttentionRows> rows_of_heads(const OutputJudge& judge) {
       if (judge.wrong_rows()[static_cast<std::size_t>(head * s.m + row)] != 0) wrong.push_back(row);
     const std::size_t count = std::min(kRowsOfHead, wrong.size());
     for (std::size_t i = 0; i < count; ++i) {
-      const std::int64_t row = wrong[i * wrong.size() / count];
+      const std::size_t step = wrong.size() / count;
+      // Not all at one place of a tile.
+      const std::int64_t row = wrong[i * step + i * 5 % step];
       found.push_back({head, row, row + 1});
     }
   }
@@ -114,8 +117,8 @@ class Explanation {
     sample_ = sample_of(judge_, options_);
     std::vector<float> golden;
     for (const AttentionRows& part : sample_) {
-      const auto first =
-          judge_.golden().begin() + (part.head * judge_.shape().m + part.begin) * judge_.shape().d_v;
+      const auto first = judge_.golden().begin() +
+                         (part.head * judge_.shape().m + part.begin) * judge_.shape().d_v;
       golden.insert(golden.end(), first, first + (part.end - part.begin) * judge_.shape().d_v);
     }
     golden_of_sample_ = judge_.fit({sample_, std::move(golden)});
@@ -125,8 +128,8 @@ class Explanation {
     try_mistakes(0);
     if (best_ != Explains::all) {
       const std::size_t known = mistakes_.all().size();
-      AttentionMeasurement measured = measure_attention(inputs_, options_, judge_.got(),
-                                                        rows_of_heads(judge_), mistakes_);
+      AttentionMeasurement measured =
+          measure_attention(inputs_, options_, judge_.got(), rows_of_heads(judge_), mistakes_);
       try_mistakes(known);
       if (best_ == Explains::nothing && !measured.logit_factors.empty())
         refine(measured.logit_factors);
@@ -154,15 +157,13 @@ class Explanation {
     std::vector<std::size_t> order;
     for (std::size_t i = 0; i < fits.size(); ++i)
       if (judge_.worth_trying(fits[i], golden_of_sample_)) order.push_back(i);
-    std::ranges::stable_sort(order, {}, [&](std::size_t i) {
-      return std::pair(-fits[i].explained, fits[i].distance);
-    });
+    std::ranges::stable_sort(
+        order, {}, [&](std::size_t i) { return std::pair(-fits[i].explained, fits[i].distance); });
     if (order.size() > kMostInFull) order.resize(kMostInFull);
     std::ranges::sort(order);  // simpler ones first
     for (const std::size_t i : order) {
       const AttentionMistake& mistake = all[first + i];
-      consider(mistake.name, mistake.text,
-               outputs_of(mistake, all_, judge_, threads_of(options_)));
+      consider(mistake.name, mistake.text, outputs_of(mistake, all_, judge_, threads_of(options_)));
     }
   }
 
@@ -198,8 +199,8 @@ class Explanation {
     std::vector<double> apart(factors.size(), 0.0);
     for (std::size_t row = 0; row < outputs.rows.size(); ++row) {
       const AttentionRows& at = outputs.rows[row];
-      const float* got = judge_.got().data() + (at.head * judge_.shape().m + at.begin) *
-                                                   judge_.shape().d_v;
+      const float* got =
+          judge_.got().data() + (at.head * judge_.shape().m + at.begin) * judge_.shape().d_v;
       for (std::size_t c = 0; c < width; ++c) {
         const double one =
             static_cast<double>(got[c]) - static_cast<double>(outputs.o[row * width + c]);

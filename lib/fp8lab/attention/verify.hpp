@@ -20,11 +20,11 @@ struct AttentionCause {
 
 struct AttentionVerdict {
   std::int64_t outputs = 0;
-  std::int64_t mismatches = 0;         ///< outputs whose bits are not the golden ones
-  double distance = 0.0;               ///< relative L2 distance from the golden output
-  bool pass = false;                   ///< no mismatch, or within the tolerance
-  std::vector<AttentionCause> causes;  ///< best first; empty if no mistake explains it
-  std::string where{};                 ///< heads, rows and columns with wrong outputs; "": all
+  std::int64_t mismatches = 0;          ///< outputs whose bits are not the golden ones
+  double distance = 0.0;                ///< relative L2 distance from the golden output
+  bool pass = false;                    ///< no mismatch, or within the tolerance
+  std::vector<AttentionCause> causes;   ///< best first; empty if no mistake explains it
+  std::string where{};                  ///< heads, rows and columns with wrong outputs; "": all
   std::vector<std::string> measured{};  ///< of an output that no mistake explains, in FP64
 
   /// A report of a few lines.
@@ -32,9 +32,9 @@ struct AttentionVerdict {
 };
 
 /// Compares `got` [heads, m, d_v], values of `output` (f32, bf16, f16, e4m3fn or e5m2), with
-/// `attention(inputs, options)` cast to that format. `tolerance` is a relative L2 distance, of which
-/// a single row may be 8 times as far, or 1/16 (a P that rounds the other way); 0 requires every
-/// bit. Kernels with another exp2 or order of row sums need a tolerance.
+/// `attention(inputs, options)` cast to that format. `tolerance` is a relative L2 distance, of
+/// which a single row may be 8 times as far, or 1/16 (a P that rounds the other way); 0 requires
+/// every bit. Kernels with another exp2 or order of row sums need a tolerance.
 ///
 /// A wrong output is explained in this order. Pairs of a number and a NaN or infinity are described
 /// and left out of what follows. Then outputs that need no other product are tried (not written,
