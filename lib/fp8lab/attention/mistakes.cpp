@@ -207,8 +207,9 @@ void AttentionMistakes::softmax_scales() {
   with("softmax_scale", "the softmax without its scale", 1.0F);
   with("softmax_scale", "1 / d as the scale of the softmax", 1.0F / static_cast<float>(shape_.d));
   with("softmax_scale", "1 / sqrt(d) as the scale of the softmax", root);
-  with("softmax_scale", "1 / sqrt(d_v) as the scale of the softmax",
-       static_cast<float>(1.0 / std::sqrt(static_cast<double>(shape_.d_v))));
+  if (shape_.d_v != shape_.d)
+    with("softmax_scale", "1 / sqrt(d_v) as the scale of the softmax",
+         static_cast<float>(1.0 / std::sqrt(static_cast<double>(shape_.d_v))));
   with("softmax_scale", "the softmax's scale applied twice", scale * scale);
   with("softmax_scale", "a division by the softmax's scale", 1.0F / scale);
   with("log2e", "exp2 without log2 e in the scale", scale / std::numbers::log2e_v<float>);
