@@ -18,11 +18,14 @@ except ImportError as error:
 
 from fp8lab.torch._attention import sdpa
 from fp8lab.torch._autocast import autocast
+from fp8lab.torch._choosing import Evaluation, LayerCost, Sensitivity, evaluate, sensitivity
 from fp8lab.torch._convert import calibrate, convert, decisions, layers, restore
 from fp8lab.torch._coverage import Decisions, HighPrecisionWarning
 from fp8lab.torch._distributed import reduced_amaxes
 from fp8lab.torch._emulate import emulate_scaled_mm
+from fp8lab.torch._flops import Flops, flops
 from fp8lab.torch._grouped import grouped_mm
+from fp8lab.torch._histories import histories, load_histories
 from fp8lab.torch._layers import Fp8Conv1D, Fp8Linear
 from fp8lab.torch._platforms import PLATFORMS, Platform
 from fp8lab.torch._reporting import log, watch, write_comparison, write_statistics
@@ -41,7 +44,10 @@ __all__ = [
     "Decisions",
     "Fp8Conv1D",
     "Fp8Linear",
+    "Evaluation",
+    "Flops",
     "HighPrecisionWarning",
+    "LayerCost",
     "LayerDifference",
     "LayerStatistics",
     "ModelComparison",
@@ -49,14 +55,19 @@ __all__ = [
     "PLATFORMS",
     "Platform",
     "Recording",
+    "Sensitivity",
     "autocast",
     "calibrate",
     "compare",
     "convert",
     "decisions",
     "emulate_scaled_mm",
+    "evaluate",
+    "flops",
     "grouped_mm",
+    "histories",
     "layers",
+    "load_histories",
     "log",
     "quantize",
     "record",
@@ -64,6 +75,7 @@ __all__ = [
     "restore",
     "scaled_mm",
     "sdpa",
+    "sensitivity",
     "watch",
     "write_comparison",
     "write_statistics",

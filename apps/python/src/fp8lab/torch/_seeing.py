@@ -223,11 +223,16 @@ class ModelComparison:
     layers: tuple[LayerDifference, ...]  #: the largest change of the loss first
 
 
-def _run(model: nn.Module, batch: Any, loss: Callable[[Any], Tensor] | None) -> float:
+def call(model: Callable[..., Any], batch: Any) -> Any:
+    """The output for a batch: keyword arguments as a mapping, positional ones as a tuple or list, or one tensor."""
     if isinstance(batch, Mapping):
-        output = model(**batch)
-    else:
-        output = model(*batch) if isinstance(batch, (tuple, list)) else model(batch)
+        return model(**batch)
+    return model(*batch) if isinstance(batch, (tuple, list)) else model(batch)
+
+
+def run(model: nn.Module, batch: Any, loss: Callable[[Any], Tensor] | None) -> float:
+    """The loss of a batch."""
+    output = call(model, batch)
     value = loss(output) if loss is not None else getattr(output, "loss", None)
     if value is None:
         raise ValueError("loss: expected a function of the output, which has no .loss, got None")
@@ -340,14 +345,14 @@ def _compared(
     model_a: nn.Module, model_b: nn.Module, names: list[str], batch: Any, loss: Any
 ) -> ModelComparison:
     with _outputs(model_a, names) as a:
-        loss_a = _run(model_a, batch, loss)
+        loss_a = run(model_a, batch, loss)
     with _outputs(model_b, names) as b:
-        loss_b = _run(model_b, batch, loss)
+        loss_b = run(model_b, batch, loss)
     found = []
     for name in names:
         module = model_a.get_submodule(name)
         with _as_in(module, model_b.get_submodule(name)), _outputs(model_a, [name]) as own:
-            changed = _run(model_a, batch, loss) - loss_a
+            changed = run(model_a, batch, loss) - loss_a
         errors = [
             _relative_l2(seen[name].numpy(), a[name].numpy()) if name in a and name in seen else 0.0 for seen in (b, own)
         ]
