@@ -145,6 +145,51 @@ def test_row_wise_scales_and_bias():
     assert_same_bits(got, torch.from_numpy(expected).bfloat16())
 
 
+@pytest.mark.parametrize("fast", [True, False])
+def test_grouped_products_are_products_of_each_group(fast):
+    def codes(*shape, seed):
+        return (log_normal(*shape, seed=seed) * 4).clamp(-448, 448).to(E4M3)
+
+    def scales(*shape, seed):
+        return log_normal(*shape, seed=seed).abs()
+
+    def one(a, b, scale_a, scale_b):
+        rows = scale_a[:, None], scale_b[None]
+        return fp8lab.torch.scaled_mm(a, b, *rows, out_dtype=BF16, use_fast_accum=fast)
+
+    ends = torch.tensor([32, 32, 96], dtype=torch.int32)
+    parts = [slice(0, 32), slice(32, 32), slice(32, 96)]
+    row_wise = torch.nn.functional.ScalingType.RowWise
+    with fp8lab.torch.emulate_scaled_mm("h100"):
+        x, w = codes(112, 256, seed=1), codes(3, 64, 256, seed=2).mT  # rows of tokens; 16 belong to no group
+        sx, sw = scales(112, seed=3), scales(3, 64, seed=4)
+        y = torch._scaled_grouped_mm(x, w, sx, sw, ends, out_dtype=BF16, use_fast_accum=fast)
+        assert_same_bits(y[:96], torch.cat([one(x[p], w[g], sx[p], sw[g]) for g, p in enumerate(parts)]))
+        assert y.shape == (112, 64) and not y[96:].any()
+        again = torch.nn.functional.scaled_grouped_mm(
+            x, w, sx, row_wise, sw, row_wise, offs=ends, use_fast_accum=fast
+        )
+        assert_same_bits(again, y)
+        a, b = codes(64, 96, seed=5), codes(48, 96, seed=6).t()  # groups of K, as for weights' gradients
+        sa, sb = scales(3 * 64, seed=7), scales(3 * 48, seed=8)
+        y = torch._scaled_grouped_mm(a, b, sa, sb, ends, out_dtype=BF16, use_fast_accum=fast)
+        for g, p in enumerate(parts):
+            assert_same_bits(y[g], one(a[:, p], b[p], sa[64 * g :][:64], sb[48 * g :][:48]))
+        a, b = codes(3, 32, 64, seed=5), codes(96, 64, seed=6).t()  # groups of columns
+        sa, sb = scales(3, 32, seed=7), scales(96, seed=8)
+        y = torch._scaled_grouped_mm(a, b, sa, sb, ends, out_dtype=BF16, use_fast_accum=fast)
+        assert_same_bits(y, torch.cat([one(a[g], b[:, p], sa[g], sb[p]) for g, p in enumerate(parts)], 1))
+        b = codes(3, 48, 64, seed=9).mT  # a batch
+        sb = scales(3, 48, seed=8)
+        y = torch._scaled_grouped_mm(a, b, sa, sb, out_dtype=BF16, use_fast_accum=fast)
+        assert_same_bits(y, torch.stack([one(a[g], b[g], sa[g], sb[g]) for g in range(3)]))
+        with pytest.raises(RuntimeError, match="Offsets tensor not provided"):
+            torch._scaled_grouped_mm(x, w, sx, sw, out_dtype=BF16)
+        with pytest.raises(NotImplementedError, match="scale_recipe_a: expected RowWise for both operands, got .*TensorWise"):
+            kind = torch.nn.functional.ScalingType.TensorWise
+            torch.nn.functional.scaled_grouped_mm(x, w, sx, kind, sw, kind, offs=ends)
+
+
 def test_errors_name_the_argument():
     a, b = operands(16, 32, 64, 0)
     one = torch.ones(())

@@ -13,6 +13,7 @@ from torch import Tensor
 
 from fp8lab.torch._cuda_rules import Call, require_cuda_rules
 from fp8lab.torch._platforms import find_platform
+from fp8lab.torch._scaled_grouped import scaled_grouped_mm, scaled_grouped_mm_v2
 from fp8lab.torch._scaled_mm import by_recipes, scaled_mm
 
 
@@ -72,8 +73,9 @@ def emulate_scaled_mm(
 ) -> Iterator[None]:
     """A context in which torch's scaled products of CPU tensors have the bits of a platform.
 
-    This applies to `torch._scaled_mm`, and to `torch.nn.functional.scaled_mm` if PyTorch has it
-    (2.10), also with `out=`. Code that calls them, such as torchao's float8 modules, runs
+    This applies to `torch._scaled_mm`, to `torch.nn.functional.scaled_mm` if PyTorch has it (2.10),
+    also with `out=`, and to `torch._scaled_grouped_mm` and `F.scaled_grouped_mm` with scales of rows
+    (experts; *assumed* to be a product a group). BF16's `torch._grouped_mm` stays torch's own. Code that calls them, such as torchao's float8 modules, runs
     unchanged; its backward pass must run inside too. It replaces torch's own CPU kernels, for all
     threads. platform and splitk as for `scaled_mm`. strict: what PyTorch refuses of such a call on a
     GPU is refused here too, with its words and the name of the rule (k and n that are no multiples
@@ -95,6 +97,9 @@ def emulate_scaled_mm(
         "_scaled_mm.out": _strict if strict else scaled_mm,
         "_scaled_mm_v2": _strict_v2 if strict else _v2,
         "_scaled_mm_v2.out": _strict_v2 if strict else _v2,
+        "_scaled_grouped_mm": scaled_grouped_mm,
+        "_scaled_grouped_mm_v2": scaled_grouped_mm_v2,
+        "_scaled_grouped_mm_v2.out": scaled_grouped_mm_v2,
     }
     try:
         with warnings.catch_warnings():
