@@ -33,10 +33,12 @@ TWO = torch.stack([W, W.flip(0)])
 RECIPES = ("deepgemm", "te-current", "te-delayed", "mxfp8-rceil", "nvfp4", "ms-amp", "torchao-rowwise", "bf16", "fp32")
 #: What has no job, and why.
 OTHERS = {
-    **dict.fromkeys(["PLATFORMS", "Platform", "decisions", "layers", "restore"], "no numbers"),
-    **dict.fromkeys(["LayerDifference", "LayerStatistics", "ModelComparison", "OperandStatistics"], "plain values"),
+    **dict.fromkeys(["PLATFORMS", "Platform", "decisions", "Decisions", "HighPrecisionWarning", "Flops", "flops",
+                     "layers", "restore", "histories", "load_histories"], "no numbers, or copies and counts"),
+    **dict.fromkeys(["Evaluation", "LayerCost", "Sensitivity", "LayerDifference", "LayerStatistics", "ModelComparison", "OperandStatistics"], "plain values"),
     **dict.fromkeys(["autocast", "Fp8Conv1D"], "the layer of convert under another name"),
-    **dict.fromkeys(["Recording", "record", "compare", "log", "watch", "write_comparison", "write_statistics"],
+    **dict.fromkeys(["Recording", "record", "compare", "log", "watch", "write_comparison", "write_statistics",
+                     "evaluate", "sensitivity"],
                     "figures about tensors, some by torch's own sums, which follow the caller's mode"),
     "calibrate": "the plain product is torch's own",
     "reduced_amaxes": "needs several processes; it takes maxima",
@@ -77,6 +79,9 @@ def scaled_products():
         yield words(ft.scaled_mm(A8, W8.t(), ROWS, COLUMNS, bias=B.bfloat16(), **how))
     with ft.emulate_scaled_mm():
         yield words(torch._scaled_mm(A8, W8.t(), ONE, ONE, out_dtype=torch.float32))
+        weights = torch.stack([W8, W8.flip(0)]).mT
+        scales = ROWS.flatten(), COLUMNS.expand(2, -1).contiguous()
+        yield words(torch._scaled_grouped_mm(A8, weights, *scales, ENDS, out_dtype=torch.bfloat16))
 
 
 def attention():

@@ -50,6 +50,10 @@ class HostEngine:
             _core.add_to_rows(d, array_of(bias.float().contiguous()))
         return d
 
+    def plus_bias(self, y: Tensor, bias: Tensor) -> Tensor:
+        """The sum of a rounded output and a bias, in their type."""
+        return self.rounded(self.add_bias(array_of(y.float()), bias), y.dtype, False)
+
     def tensor(self, d: NDArray[np.float32]) -> Tensor:
         return torch.from_numpy(np.ascontiguousarray(d))
 
@@ -123,6 +127,9 @@ class DeviceEngine:
 
     def add_bias(self, d: Tensor, bias: Tensor | None) -> Tensor:
         return d if bias is None else d + bias.detach().float()
+
+    def plus_bias(self, y: Tensor, bias: Tensor) -> Tensor:
+        return y + bias.detach()
 
     def tensor(self, d: Tensor) -> Tensor:
         return d.contiguous()

@@ -112,7 +112,7 @@ def linear(
     d = engine.add_bias(d[:rows, :out], None if late else bias)
     y = engine.rounded(d, x.dtype, plan.recipe.bf16_outputs)
     if late and bias is not None:
-        y = y + bias.detach().to(y.dtype)
+        y = engine.plus_bias(y, bias.to(y.dtype))
     # Not as a view, which must not change in place.
     return (y.reshape(*x.shape[:-1], out).detach(), *engine.tensors(second, x), new)
 
