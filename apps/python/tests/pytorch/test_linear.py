@@ -409,6 +409,26 @@ def test_training_after_a_pass_under_inference_mode(recipe):
         assert_same_bits(got, expected)
 
 
+def test_nan_and_infinity_become_what_the_system_makes_of_them():
+    """E2M1 has no NaN: `cvt.rn.satfinite` gives the largest number, and `fmaxf` leaves it out of the amax. An infinite amax
+    gives TransformerEngine's current scale 1, under which infinities saturate."""
+    layer, x = linear("te-nvfp4"), log_normal(16, 256)
+    tile = x[3, 16:32]
+    tile[4], tile[9] = 0.0, tile.abs().max()  # the largest is not the one that changes
+    largest = x.clone()
+    largest[3, 20] = tile.abs().max()
+    x[3, 20] = float("nan")
+    assert_same_bits(layer(x), layer(largest))
+    assert layer(x).isfinite().all()
+    layer, x = linear("te-current"), log_normal(16, 256)
+    x[3, 20], x[5, 7] = float("inf"), float("-inf")
+    a = fp8lab.encode(x.numpy(), "e4m3fn")  # scale 1
+    b = fp8lab.quantize(layer.weight.detach().numpy(), "te-current", "weight")
+    d = fp8lab.gemm(a, b.codes, model="sm90.wgmma.e4m3", b_scales=b.inverse_scales)
+    assert_same_bits(layer(x).detach(), torch.from_numpy(d).bfloat16().float())
+    assert layer(x).isfinite().all()
+
+
 @pytest.mark.parametrize("recipe", ["te-current", "te-nvfp4", "deepgemm"])
 def test_vmap_casts_each_sample_alone(recipe):
     layer = linear(recipe, bias=True)

@@ -191,6 +191,44 @@ def test_compiled_whole_graphs(recipe):
         assert_same_bits(model.state_dict()[name], value, name)
 
 
+@pytest.mark.parametrize("recipe", ["deepgemm", "te-nvfp4", "te-delayed"])
+def test_the_default_compiler_changes_no_bit(recipe):
+    """Linear layers and ReLU, whose kernels sum nothing in another order."""
+    torch.compiler.reset()
+
+    def made():
+        torch.manual_seed(0)
+        model = nn.Sequential(nn.Linear(64, 96), nn.ReLU(), nn.Linear(96, 32))
+        return fp8lab.torch.convert(model, recipe, rule="all")
+
+    eager, model = made(), made()
+    try:
+        compiled = torch.compile(model, fullgraph=True)
+        compiled(log_normal(8, 64))
+    except Exception as error:  # no compiler of C++
+        pytest.skip(f"inductor does not run here: {type(error).__name__}")
+    eager, model = made(), made()
+    compiled = torch.compile(model, fullgraph=True)
+    for i in range(2):
+        x = log_normal(8, 64, seed=i)
+        y, expected = compiled(x), eager(x)
+        assert_same_bits(y, expected, f"step {i}")
+        y.backward(log_normal(8, 32, seed=i + 5))
+        expected.backward(log_normal(8, 32, seed=i + 5))
+        for (name, one), other in zip(model.named_parameters(), eager.parameters()):
+            assert_same_bits(one.grad, other.grad, name)
+
+
+def test_autocast_works_in_compiled_graphs():
+    model, x = mlp(), log_normal(8, 64)
+    compiled = torch.compile(model, backend="aot_eager")
+    with fp8lab.torch.autocast("deepgemm"):
+        y = compiled(x)
+    with fp8lab.torch.autocast("deepgemm"):
+        assert_same_bits(y, model(x))
+    assert not torch.equal(y, model(x))
+
+
 def rank(index, port, results):
     dist.init_process_group("gloo", init_method=f"tcp://127.0.0.1:{port}", rank=index, world_size=2)
     torch.set_num_threads(1)
