@@ -191,14 +191,16 @@ std::string tile_text(const Recipe& recipe) {
 /// One row an operand that has a recipe of its own.
 void add_recipe(Table& table, const Preset& preset, std::string_view operand,
                 const Recipe& recipe) {
-  table.add_row({std::string(preset.name), std::string(operand),
-                 std::string(format(recipe.format).name), std::string(to_string(recipe.rule)),
-                 std::string(to_string(recipe.source)), tile_text(recipe),
-                 std::string(takes_bf16(recipe.rule)               ? "bf16"
-                             : computes_in_fp32_input(recipe.rule) ? "fp32"
-                                                                   : "any"),
-                 std::string(preset.used_by), std::string(preset.source),
-                 std::string(to_string(preset.evidence))});
+  table.add_row(
+      {std::string(preset.name), std::string(operand), std::string(format(recipe.format).name),
+       std::string(to_string(recipe.rule)), std::string(to_string(recipe.source)),
+       tile_text(recipe),
+       std::string(takes_bf16(recipe.rule)               ? "bf16"
+                   : computes_in_fp32_input(recipe.rule) ? "fp32"
+                                                         : "any"),
+       std::string(preset.used_by), std::string(preset.source),
+       std::string(to_string(preset.evidence)),
+       preset.not_compared.empty() ? std::string(kUnused) : std::string(preset.not_compared)});
 }
 
 Table recipes(const ListArguments& /*options*/) {
@@ -212,7 +214,8 @@ Table recipes(const ListArguments& /*options*/) {
                {"input", "", "tensor type for which the rule is made"},
                {"used_by", "", "system"},
                {"source", "", "version and source file"},
-               {"known", "", "how well it is known"}});
+               {"known", "", "how well it is known"},
+               {"not_compared", "", "why it was read alone"}});
   for (const Preset& preset : presets()) {
     add_recipe(table, preset, "activation", preset.activation);
     if (preset.activation_for_wgrad)

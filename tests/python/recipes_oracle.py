@@ -104,7 +104,7 @@ def deepgemm_first(x):
     amax = amax_keeping_nan(x)
     amax = amax if np.isnan(amax) else max(amax, F32(1e-4))
     scale = F32(1) / amax * F32(448)
-    return scale, amax / F32(448), cast(x * scale, "e4m3", saturate=False), None
+    return scale, amax / F32(448), saturated(x * scale, "e4m3"), None
 
 
 def fmax_fmin(y, first):
@@ -138,7 +138,7 @@ def deepgemm(ue8m0):
             exponent = ((b >> 23) & 0xFF) + (1 if b & 0x7FFFFF else 0)
             inverse = from_bits(min(max(exponent, 1), 254) << 23)
         scale = F32(1) / inverse
-        return scale, inverse, cast(x * scale, "e4m3", saturate=False), None
+        return scale, inverse, saturated(x * scale, "e4m3"), None
 
     return recipe
 

@@ -124,6 +124,27 @@ TEST_CASE("delayed scaling: bad options are refused", "[scaling]") {
   CHECK_THROWS_WITH(find_amax_algorithm("mean"), contains("max or most_recent"));
 }
 
+TEST_CASE("delayed scaling: Flax keeps the reciprocal of its scale", "[scaling]") {
+  DelayedScaling flax(FormatId::e4m3fn, {.history = 2, .zero_amax = ZeroAmax::roll},
+                      ScaleRule::flax);
+  const auto step = [&](float amax) {
+    flax.record(amax);
+    flax.update();
+    return flax.scale();
+  };
+  const float scale = 448.0F / 0x1.3p0F;
+  REQUIRE(1.0F / (1.0F / scale) != scale);
+  CHECK(step(0x1.3p0F) == scale);
+  CHECK(step(kNan) == 1.0F / (1.0F / scale));  // as Inf: kept while it is in the history
+  CHECK(step(2.0F) == 1.0F / (1.0F / (1.0F / (1.0F / scale))));
+  CHECK(step(0.0F) == 224.0F);
+  CHECK(step(0.0F) == 224.0F);
+  CHECK(step(0x1p-130F) == kInf);
+  CHECK(flax.inverse_scale() == 0.0F);
+  CHECK_THROWS_WITH(DelayedScaling(FormatId::e4m3fn, {}, ScaleRule::torchao),
+                    contains("rule: expected te, flax or flax_bf16"));
+}
+
 TEST_CASE("MS-AMP: just in time during the warm-up, then the window", "[scaling]") {
   MsAmpScaling scaling(FormatId::e4m3fn, 2);
   CHECK(scaling.scale_for(1.0F) == 256.0F);

@@ -115,7 +115,8 @@ SpelledOut two_levels(const Recipe& recipe, const std::vector<float>& x, const Q
   using enum ScaleRule;
   SpelledOut all;
   all.codes.resize(x.size());
-  const bool ignores = recipe.rule == nvfp4 || recipe.rule == te_nvfp4;
+  const bool ignores =
+      recipe.rule == nvfp4 || recipe.rule == te_nvfp4 || recipe.rule == serving_nvfp4;
   const bool divides = recipe.rule == compressed_nvfp4 || recipe.rule == compressed_nvfp4_bf16 ||
                        recipe.rule == modelopt_nvfp4;
   const TensorScale tensor = tensor_scale(recipe.rule, amax(x, ignores));
@@ -205,7 +206,7 @@ void check_drawn(Draws& draws, const Recipe& recipe) {
 
 TEST_CASE("quantize: drawn recipes of every rule are each element's cast", "[scaling]") {
   using enum FormatId;
-  for (int i = 0; i <= static_cast<int>(ScaleRule::deepgemm_first); ++i) {
+  for (int i = 0; i <= static_cast<int>(ScaleRule::qwix_bf16); ++i) {
     const auto rule = static_cast<ScaleRule>(i);
     Draws draws(static_cast<std::uint64_t>(i));
     for (int run = 0; run < 3; ++run) {
@@ -227,7 +228,7 @@ TEST_CASE("quantize: drawn recipes of every rule are each element's cast", "[sca
 TEST_CASE("quantize: scales without a kernel, of blocks that are cast along both sides",
           "[scaling]") {
   Draws draws(300);
-  for (int i = 0; i <= static_cast<int>(ScaleRule::deepgemm_first); ++i) {
+  for (int i = 0; i <= static_cast<int>(ScaleRule::qwix_bf16); ++i) {
     const auto rule = static_cast<ScaleRule>(i);
     if (scaling_detail::has_kernel(rule)) continue;
     for (const std::int64_t block : {16, 32})
@@ -238,8 +239,8 @@ TEST_CASE("quantize: scales without a kernel, of blocks that are cast along both
 TEST_CASE("quantize: drawn recipes with two levels of scales are each element's cast",
           "[scaling]") {
   using enum ScaleRule;
-  for (const ScaleRule rule :
-       {nvfp4, te_nvfp4, torchao_nvfp4, compressed_nvfp4, compressed_nvfp4_bf16, modelopt_nvfp4}) {
+  for (const ScaleRule rule : {nvfp4, te_nvfp4, torchao_nvfp4, compressed_nvfp4,
+                               compressed_nvfp4_bf16, modelopt_nvfp4, serving_nvfp4}) {
     Draws draws(100 + static_cast<std::uint64_t>(rule));
     for (int run = 0; run < 5; ++run) {
       Recipe recipe{.format = FormatId::e2m1, .rule = rule};
@@ -254,8 +255,9 @@ TEST_CASE("quantize: tiles longer than what is scaled at a time", "[scaling]") {
   using enum ScaleRule;
   // Elements that are changed before their cast, and casts that no fast kernel has.
   Draws draws(200);
-  for (const ScaleRule rule : {quotient_bf16, quotient_eps, quotient_eps_bf16, compressed_mx,
-                               compressed_mx_bf16, modelopt_mxfp4, te, deepseek})
+  for (const ScaleRule rule :
+       {quotient_bf16, quotient_eps, quotient_eps_bf16, compressed_mx, compressed_mx_bf16,
+        modelopt_mxfp4, deepgemm_fp4, qwix_bf16, te, deepseek})
     for (const std::int64_t block : {2047, 2048, 2049, 3000}) {
       Recipe recipe{.rule = rule, .row_block = 1, .k_block = block};
       if (rule == te || rule == deepseek) recipe.policy = kSeedToy;

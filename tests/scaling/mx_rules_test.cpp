@@ -92,6 +92,33 @@ TEST_CASE("MX scales of ModelOpt round a binary32 log2 up", "[scaling]") {
   CHECK(scale_of(ScaleRule::modelopt_mxfp8, FormatId::e4m3fn, kInf).scale == 0x1p-127F);
 }
 
+TEST_CASE("MX scales of DeepGEMM's FP4 and of vLLM's activations", "[scaling]") {
+  struct Row {
+    float amax;
+    int deepgemm, vllm;  // E8M0 codes
+  };
+  const std::vector<Row> rows{
+      {6.0F, 127, 127},    {std::nextafter(6.0F, 7.0F), 128, 127},
+      {7.0F, 128, 128},    {6.9999995F, 128, 127},
+      {2.7F, 126, 126},    {5.5F, 127, 127},
+      {1.2F, 125, 125},    {0.0F, 112, 0},
+      {0x1p-125F, 112, 0}, {0x1p-124F, 112, 1},
+      {kInf, 254, 253},    {kNan, 254, -1},
+  };
+  for (const Row& row : rows) {
+    INFO(fmt::format("amax {}", row.amax));
+    const auto code = [&](ScaleRule rule) {
+      return static_cast<int>(scale_of(rule, FormatId::e2m1, row.amax).e8m0);
+    };
+    CHECK(code(ScaleRule::deepgemm_fp4) == row.deepgemm);
+    if (row.vllm >= 0) CHECK(code(ScaleRule::vllm_mxfp4) == row.vllm);
+  }
+  // vLLM's code 0 is a scale of 0 to its cast.
+  CHECK(scale_of(ScaleRule::vllm_mxfp4, FormatId::e2m1, 0x1p-126F).scale == 0.0F);
+  CHECK(codes_of("vllm-mxfp4", {0x1p-126F, -0x1p-126F}) == std::vector<int>{0, 8});
+  CHECK(codes_of("vllm-mxfp4", {7.0F, -0.5F, 0.75F}) == std::vector<int>{6, 8, 1});
+}
+
 TEST_CASE("elements under the packages' MX scales", "[scaling]") {
   // amax 6: the scale of both is 1. Ties, zeros of both signs, and what becomes zero.
   const std::vector<float> row{6.0F, 0.25F, 0.75F, -1.75F, 3.5F, 5.0F, 0.0F, -0.0F, 0.1F, -0.1F};
@@ -99,6 +126,10 @@ TEST_CASE("elements under the packages' MX scales", "[scaling]") {
         std::vector<int>{7, 0, 2, 8 + 4, 6, 6, 0, 0, 0, 8});
   // ModelOpt's ties go toward zero, and its zeros are negative.
   CHECK(codes_of("modelopt-mxfp4", row) == std::vector<int>{7, 0, 1, 8 + 3, 5, 6, 8, 8, 0, 8});
+  // DeepGEMM's go there too, and its zeros are positive.
+  CHECK(codes_of("deepgemm-fp4", row) == std::vector<int>{7, 0, 1, 8 + 3, 5, 6, 0, 0, 0, 0});
+  CHECK(codes_of("deepgemm-fp4", {6.0F, -0.25F, -0.26F, kNan}) ==
+        std::vector<int>{4, 0, 0, 0});  // the NaN's scale is 2^127
   // Below BF16's smallest number a quotient is a zero, which has no sign in compressed-tensors.
   const std::vector<float> far{0x1p127F, -0x1p-20F, 0x1p-20F};
   CHECK(codes_of("compressed-tensors-mxfp4", far) == std::vector<int>{6, 8, 0});

@@ -53,12 +53,14 @@ constexpr std::string_view kRead = "by reading";
 constexpr std::string_view kOwn = "defined here";
 
 constexpr PresetFields kPresetFields[] = {
-    {"te-current", kRead, "e4m3fn nvidia_satfinite te 0x0", "", "e5m2 nvidia_satfinite te 0x0"},
+    {"te-current", kCompared, "e4m3fn nvidia_satfinite te 0x0", "", "e5m2 nvidia_satfinite te 0x0"},
     {"te-delayed", kRead, "e4m3fn nvidia_satfinite te 0x0, delayed", "",
      "e5m2 nvidia_satfinite te 0x0, delayed"},
     {"te-blockwise", kRead, "e4m3fn nvidia_satfinite te 1x128, power of two, of 128x128",
      "e4m3fn nvidia_satfinite te 128x128, power of two, of 128x128"},
     {"te-mxfp8", kRead, "e4m3fn nvidia_satfinite te_mx 1x32, of 32x32"},
+    {"te-mxfp8-2d", kRead, "e4m3fn nvidia_satfinite te_mx 1x32, of 32x32",
+     "e4m3fn nvidia_satfinite te_mx 32x32, of 32x32"},
     {"torchao-tensorwise", kCompared, "e4m3fn ocp_saturating torchao 0x0", "",
      "e5m2 ocp_saturating torchao 0x0"},
     {"torchao-rowwise", kCompared, "e4m3fn ocp_saturating torchao 1x0, power of two"},
@@ -69,18 +71,20 @@ constexpr PresetFields kPresetFields[] = {
      "e4m3fn ocp_nonsaturating deepseek 128x128, floor 0.0001"},
     {"deepseek-v3-first", kRead, "e4m3fn ocp_nonsaturating deepseek 1x128, of 1x128",
      "e4m3fn ocp_nonsaturating deepseek 128x128"},
-    {"deepgemm", kRead, "e4m3fn ocp_nonsaturating deepgemm 1x128",
-     "e4m3fn ocp_nonsaturating deepgemm 128x128"},
-    {"deepgemm-ue8m0", kRead, "e4m3fn ocp_nonsaturating deepgemm 1x128, power of two",
-     "e4m3fn ocp_nonsaturating deepgemm 128x128, power of two"},
-    {"deepgemm-first", kRead, "e4m3fn ocp_nonsaturating deepgemm_first 1x128",
-     "e4m3fn ocp_nonsaturating deepgemm_first 128x128"},
+    {"deepseek-v3.2", kRead, "e4m3fn ocp_saturating deepseek_ue8m0 1x128, floor 0.0001, of 1x128",
+     "e4m3fn ocp_saturating deepseek_ue8m0 128x128, floor 0.0001"},
+    {"deepgemm", kCompared, "e4m3fn ocp_saturating deepgemm 1x128",
+     "e4m3fn ocp_saturating deepgemm 128x128"},
+    {"deepgemm-ue8m0", kCompared, "e4m3fn ocp_saturating deepgemm 1x128, power of two",
+     "e4m3fn ocp_saturating deepgemm 128x128, power of two"},
+    {"deepgemm-first", kCompared, "e4m3fn ocp_saturating deepgemm_first 1x128",
+     "e4m3fn ocp_saturating deepgemm_first 128x128"},
     {"ms-amp", kRead, "e4m3fn nvidia_satfinite ms_amp 0x0, ms_amp",
      "e4m3fn nvidia_satfinite ms_amp 0x0, ms_amp, window 1",
      "e5m2 nvidia_satfinite ms_amp 0x0, ms_amp"},
     {"naive", kOwn, "e4m3fn nvidia_satfinite unit 0x0"},
-    {"ocp-mxfp8", kRead, "e4m3fn ocp_saturating mx_floor 1x32, of 1x32"},
-    {"mxfp8-floor", kRead, "e4m3fn ocp_saturating mx_floor 1x32, of 1x32"},
+    {"ocp-mxfp8", kCompared, "e4m3fn ocp_saturating mx_floor 1x32, of 1x32"},
+    {"mxfp8-floor", kCompared, "e4m3fn ocp_saturating mx_floor 1x32, of 1x32"},
     {"mxfp8-ceil", kOwn, "e4m3fn ocp_saturating mx_ceil 1x32, of 1x32"},
     {"mxfp8-even", kOwn, "e4m3fn ocp_saturating mx_even 1x32, of 1x32"},
     {"mxfp8-rceil", kRead, "e4m3fn ocp_saturating mx_rceil 1x32, of 1x32"},
@@ -88,12 +92,28 @@ constexpr PresetFields kPresetFields[] = {
     {"torchao-mxfp8-ceil", kCompared, "e4m3fn ocp_saturating torchao_mx_ceil 1x32, of 1x32"},
     {"torchao-mxfp8-even", kCompared, "e4m3fn ocp_saturating torchao_mx_even 1x32, of 1x32"},
     {"torchao-mxfp8-rceil", kCompared, "e4m3fn ocp_saturating torchao_mx_rceil 1x32, of 1x32"},
-    {"mxfp4", kRead, "e2m1 ocp_saturating mx_floor 1x32, of 1x32"},
-    {"mxfp6-e2m3", kRead, "e2m3 ocp_saturating mx_floor 1x32, of 1x32"},
-    {"mxfp6-e3m2", kRead, "e3m2 ocp_saturating mx_floor 1x32, of 1x32"},
+    {"mxfp4", kCompared, "e2m1 ocp_saturating mx_floor 1x32, of 1x32"},
+    {"mxfp6-e2m3", kCompared, "e2m3 ocp_saturating mx_floor 1x32, of 1x32"},
+    {"mxfp6-e3m2", kCompared, "e3m2 ocp_saturating mx_floor 1x32, of 1x32"},
     {"nvfp4", kRead, "e2m1 nvidia_satfinite nvfp4 1x16, of 1x16"},
-    {"te-nvfp4", kRead, "e2m1 nvidia_satfinite te_nvfp4 1x16, of 16x16",
+    {"te-nvfp4", kCompared, "e2m1 nvidia_satfinite te_nvfp4 1x16, of 16x16",
      "e2m1 nvidia_satfinite te_nvfp4 16x16, of 16x16"},
+    {"te-nvfp4-4over6", kCompared, "e2m1 nvidia_satfinite te_4over6_mae_256 1x16, of 16x16",
+     "e2m1 nvidia_satfinite te_4over6_mae_256 16x16, of 16x16",
+     "e2m1 nvidia_satfinite te_nvfp4 1x16, of 16x16"},
+    {"te-nvfp4-4over6-mse", kCompared, "e2m1 nvidia_satfinite te_4over6_mse_256 1x16, of 16x16",
+     "e2m1 nvidia_satfinite te_4over6_mse_256 16x16, of 16x16",
+     "e2m1 nvidia_satfinite te_nvfp4 1x16, of 16x16"},
+    {"te-nvfp4-4over6-448", kCompared, "e2m1 nvidia_satfinite te_4over6_mae 1x16, of 16x16",
+     "e2m1 nvidia_satfinite te_4over6_mae 16x16, of 16x16",
+     "e2m1 nvidia_satfinite te_nvfp4 1x16, of 16x16"},
+    {"te-nvfp4-4over6-mse-448", kCompared, "e2m1 nvidia_satfinite te_4over6_mse 1x16, of 16x16",
+     "e2m1 nvidia_satfinite te_4over6_mse 16x16, of 16x16",
+     "e2m1 nvidia_satfinite te_nvfp4 1x16, of 16x16"},
+    {"deepgemm-fp4", kCompared, "e2m1 ocp_saturating deepgemm_fp4 1x32, of 1x2"},
+    {"deepgemm-fp4-128", kCompared, "e2m1 ocp_saturating deepgemm_fp4 1x128, of 1x2"},
+    {"vllm-mxfp4", kRead, "e2m1 nvidia_satfinite vllm_mxfp4 1x32, of 1x32"},
+    {"serving-nvfp4", kRead, "e2m1 nvidia_satfinite serving_nvfp4 1x16, of 1x16"},
     {"torchao-nvfp4", kCompared, "e2m1 nvidia_satfinite torchao_nvfp4 1x16, of 1x16"},
     {"compressed-tensors-nvfp4", kCompared, "e2m1 nvidia_satfinite compressed_nvfp4 1x16, of 1x16"},
     {"compressed-tensors-nvfp4-bf16", kCompared,
@@ -149,6 +169,13 @@ constexpr PresetFields kPresetFields[] = {
      "e2m3 ocp_saturating compressed_mx6 1x32, of 1x32"},
     {"modelopt-mxfp8", kCompared, "e4m3fn ocp_saturating modelopt_mxfp8 1x32, of 1x32"},
     {"modelopt-mxfp4", kCompared, "e2m1 ocp_saturating modelopt_mxfp4 1x32, of 1x32"},
+    {"flax-fp8", kCompared, "e4m3fn ocp_saturating flax 0x0, delayed, other delayed options", "",
+     "e5m2 ocp_saturating flax 0x0, delayed, other delayed options"},
+    {"flax-fp8-bf16", kCompared,
+     "e4m3fn ocp_saturating flax_bf16 0x0, delayed, other delayed options", "",
+     "e5m2 ocp_saturating flax_bf16 0x0, delayed, other delayed options"},
+    {"qwix", kCompared, "e4m3fn ocp_saturating qwix 1x0"},
+    {"qwix-bf16", kCompared, "e4m3fn ocp_saturating qwix_bf16 1x0"},
 };
 
 }  // namespace
@@ -231,7 +258,7 @@ TEST_CASE("quantize: a field that a recipe's source does not use is refused", "[
   CHECK_THROWS_WITH(Quantizer(Recipe{.delayed = {.history = 8}}), contains("delayed"));
   CHECK_THROWS_WITH(Quantizer(Recipe{.window = 2}), contains("window"));
   CHECK_THROWS_WITH(Quantizer(Recipe{.rule = ScaleRule::torchao, .source = ScaleSource::delayed}),
-                    contains("rule: expected te"));
+                    contains("rule: expected te, flax or flax_bf16 for source delayed"));
   CHECK_THROWS_WITH(Quantizer(Recipe{.rule = ScaleRule::deepseek, .power_of_two = true}),
                     contains("power_of_two"));
   Recipe floored = find_preset("deepseek-v3-first").activation;
@@ -316,7 +343,15 @@ TEST_CASE("presets: operands of a second product, origins", "[scaling]") {
     INFO(preset.name);
     CHECK(!preset.used_by.empty());
     CHECK(!preset.source.empty());
+    CHECK(preset.not_compared.empty() == (preset.evidence != Evidence::read));
   }
+}
+
+TEST_CASE("presets: four of five that have a system are compared with it", "[scaling]") {
+  const auto count = [](Evidence evidence) {
+    return std::ranges::count(presets(), evidence, &Preset::evidence);
+  };
+  CHECK(5 * count(Evidence::compared) >= 4 * (count(Evidence::compared) + count(Evidence::read)));
 }
 
 TEST_CASE("presets: each has the format, cast, rule, tiles and sizes of its system", "[scaling]") {

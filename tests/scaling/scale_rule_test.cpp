@@ -206,13 +206,51 @@ TEST_CASE("scale rules: systems that serve models", "[scaling]") {
         {{448.0F, 1.0F, 1.0F}, {449.0F, 0.5F, 2.0F}, {0.0F, 0x1p33F, 0x1p-33F}});
 }
 
+TEST_CASE("scale rules: DeepSeek-V3.2's, Flax's and qwix's edge cases", "[scaling]") {
+  // 448 * fl(1 / 448) is 1, and its next number is not.
+  const ScaleOptions v32{.rule = ScaleRule::deepseek_ue8m0, .amax_floor = 1e-4F};
+  check(v32, {{448.0F, 1.0F, 1.0F},
+              {std::nextafter(448.0F, kInf), 0.5F, 2.0F},
+              {0.0F, 0x1p22F, 0x1p-22F},
+              {kInf, 0.0F, kInf}});
+  check({.rule = ScaleRule::flax}, {{448.0F, 1.0F, 1.0F},
+                                    {3.0F, 448.0F / 3.0F, 1.0F / (448.0F / 3.0F)},
+                                    {0x1p-125F, kInf, 0.0F},
+                                    {0.0F, 1.0F, 1.0F},
+                                    {kInf, 1.0F, 1.0F},
+                                    {kNan, 1.0F, 1.0F}});
+  check({.rule = ScaleRule::flax_bf16},
+        {{3.0F, 448.0F / 3.0F, rounded_to_bf16(1.0F / (448.0F / 3.0F))}});
+  // The smallest scale is 2^-63: 448 * 2^-63 is the amax that has it.
+  check({.rule = ScaleRule::qwix}, {{0x1.cp-55F, 0x1p63F, 0x1p-63F},
+                                    {std::nextafter(0x1.cp-55F, 0.0F), 1.0F, 1.0F},
+                                    {3.0F, 1.0F / (3.0F / 448.0F), 3.0F / 448.0F},
+                                    {0.0F, 1.0F, 1.0F},
+                                    {kInf, 0.0F, kInf}});
+  const float inverse = rounded_to_bf16(3.0F / 448.0F);
+  check({.rule = ScaleRule::qwix_bf16}, {{3.0F, 1.0F / inverse, inverse}});
+}
+
 TEST_CASE("scale rules: those of CUDA's kernels leave NaN out of an amax", "[scaling]") {
-  const std::set<std::string_view> ignoring{"unit",        "te",         "te_mx",
-                                            "deepseek",    "nvfp4",      "te_nvfp4",
-                                            "vllm_tensor", "vllm_token", "vllm_group"};
+  const std::set<std::string_view> ignoring{"unit",
+                                            "te",
+                                            "te_mx",
+                                            "deepseek",
+                                            "deepseek_ue8m0",
+                                            "nvfp4",
+                                            "te_nvfp4",
+                                            "vllm_tensor",
+                                            "vllm_token",
+                                            "vllm_group",
+                                            "vllm_mxfp4",
+                                            "serving_nvfp4",
+                                            "te_4over6_mae",
+                                            "te_4over6_mse",
+                                            "te_4over6_mae_256",
+                                            "te_4over6_mse_256"};
   std::size_t found = 0;
-  for (int i = 0; i <= static_cast<int>(ScaleRule::modelopt_nvfp4); ++i) {
-    const auto rule = static_cast<ScaleRule>(i);
+  for (const ScaleRuleTraits& one : kScaleRules) {
+    const ScaleRule rule = one.rule;
     INFO(to_string(rule));
     CHECK(find_scale_rule(to_string(rule)) == rule);
     CHECK(amax_ignores_nan(rule) == ignoring.contains(to_string(rule)));

@@ -95,8 +95,8 @@ std::int32_t larger_of(std::int32_t old, float x, bool ignore_nan) {
 TEST_CASE("tile kernels: scales at the limits of each rule are those of one tile", "[scaling]") {
   for (const Target target : available_targets()) {
     const TileKernels& kernels = scaling_detail::tile_kernels(target);
-    for (int i = 0; i <= static_cast<int>(ScaleRule::modelopt_nvfp4); ++i) {
-      const auto rule = static_cast<ScaleRule>(i);
+    for (const ScaleRuleTraits& one : kScaleRules) {
+      const ScaleRule rule = one.rule;
       if (!scaling_detail::has_kernel(rule)) continue;
       for (const FormatId id :
            {FormatId::e4m3fn, FormatId::e5m2, FormatId::e2m1, FormatId::e2m3, FormatId::e3m2}) {

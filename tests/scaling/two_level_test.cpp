@@ -54,7 +54,8 @@ TEST_CASE("two levels: a tensor whose numbers need no rounding keeps them", "[sc
   x[17] = -1.0F;
   for (const ScaleRule rule :
        {ScaleRule::nvfp4, ScaleRule::te_nvfp4, ScaleRule::torchao_nvfp4,
-        ScaleRule::compressed_nvfp4, ScaleRule::compressed_nvfp4_bf16, ScaleRule::modelopt_nvfp4}) {
+        ScaleRule::compressed_nvfp4, ScaleRule::compressed_nvfp4_bf16, ScaleRule::modelopt_nvfp4,
+        ScaleRule::serving_nvfp4, ScaleRule::te_4over6_mae, ScaleRule::te_4over6_mse}) {
     INFO(to_string(rule));
     const Recipe recipe{.format = FormatId::e2m1, .rule = rule, .row_block = 1, .k_block = 16};
     const QuantizedTensor q = quantize(recipe, {x, 1, 32});
@@ -91,6 +92,70 @@ TEST_CASE("two levels: zeros, infinities and NaN", "[scaling]") {
   CHECK(two_level_scale(ScaleRule::torchao_nvfp4, one, kNan).code == 0x7f);
 }
 
+TEST_CASE("two levels: 4over6 takes the scale that leaves the smaller error", "[scaling]") {
+  // Amax 1536 = 6 * 256: the tensor's scale is 1, and tiles of amax 6 may have 1 or 1.5.
+  const auto quantized = [](ScaleRule rule, const std::vector<float>& tile) {
+    std::vector<float> x(32, 0.0F);
+    x[0] = 1536.0F;
+    std::copy(tile.begin(), tile.end(), x.begin() + 16);
+    return quantize({.format = FormatId::e2m1, .rule = rule, .row_block = 1, .k_block = 16},
+                    {x, 1, 32});
+  };
+  const auto scale = [&](ScaleRule rule, const std::vector<float>& tile) {
+    return quantized(rule, tile).inverse_scales[1];
+  };
+  using enum ScaleRule;
+  for (const ScaleRule rule : {te_4over6_mae_256, te_4over6_mse_256}) {
+    INFO(to_string(rule));
+    CHECK(scale(rule, {6.0F, 4.5F}) == 1.5F);  // 4.5 is no element under 1
+    CHECK(scale(rule, {6.0F, 3.0F}) == 1.0F);  // both are exact: 6
+    CHECK(scale(rule, {6.0F, 1.0F}) == 1.0F);
+    CHECK(quantized(rule, {6.0F, -4.5F}).codes[17] == 8 + 5);
+    CHECK(quantized(rule, {6.0F, 4.5F}).tensor_inverse_scale == 1.0F);
+    // An infinity leaves no smaller error.
+    CHECK(scale(rule, {kInfinity, 4.5F}) == 448.0F);
+  }
+  // Errors under 1: four of 0.25. Under 1.5: one of 0.75.
+  const std::vector<float> tile{6.0F, 3.75F, 0.75F, 0.75F, 0.75F};
+  CHECK(scale(te_4over6_mae_256, tile) == 1.5F);
+  CHECK(scale(te_4over6_mse_256, tile) == 1.0F);
+  CHECK(quantized(te_4over6_mae, tile).tensor_inverse_scale == 1.0F / (2688.0F / 1536.0F));
+}
+
+TEST_CASE("two levels: 4over6 of a square adds the errors of its rows", "[scaling]") {
+  std::vector<float> x(256, 0.0F);
+  x[0] = 6.0F;
+  x[1] = 4.5F;
+  Recipe recipe{.format = FormatId::e2m1,
+                .rule = ScaleRule::te_4over6_mae_256,
+                .row_block = 16,
+                .k_block = 16};
+  const auto code = [&] { return quantize(recipe, {x, 16, 16}).codes[1]; };
+  CHECK(code() == 5);  // 3 * 1.5
+  x[255] = 1.0F;       // 0.75 is next to it under 1.5, which is still less than 4.5 loses
+  CHECK(code() == 5);
+  for (const std::size_t at : {129, 200, 31}) x[at] = 1.0F;
+  CHECK(code() == 6);
+  recipe.row_block = 8;
+  CHECK_THROWS_WITH(Quantizer(recipe), contains("block: expected 1x16 or 16x16"));
+  recipe.row_block = 1;
+  CHECK_THROWS_WITH(quantize_stochastic(recipe, {x, 16, 16}, RandomStream(1, "4over6")),
+                    contains("recipe: expected one without 4over6"));
+}
+
+TEST_CASE("two levels: serving casts multiply by reciprocals that flush", "[scaling]") {
+  using enum ScaleRule;
+  const TensorScale one = tensor_scale(serving_nvfp4, 2688.0F);
+  CHECK(one.scale == 1.0F);
+  CHECK(two_level_scale(serving_nvfp4, one, 12.0F).factor == 0.5F);
+  CHECK(two_level_scale(serving_nvfp4, one, 0.0F).factor == 0.0F);
+  // 1 / S is subnormal here: 0 to the instruction, whose reciprocal is Inf.
+  const TensorScale large = tensor_scale(serving_nvfp4, 0x1p-140F);
+  CHECK(two_level_scale(serving_nvfp4, large, 0x1p-140F).factor == kInfinity);
+  CHECK(two_level_scale(nvfp4, tensor_scale(nvfp4, 0x1p-140F), 0x1p-140F).factor ==
+        std::numeric_limits<float>::max());
+}
+
 TEST_CASE("two levels: a NaN is in its own tile, and in the tensor's scale where systems keep it",
           "[scaling]") {
   using enum ScaleRule;
@@ -99,7 +164,9 @@ TEST_CASE("two levels: a NaN is in its own tile, and in the tensor's scale where
                                           {torchao_nvfp4, false},
                                           {compressed_nvfp4, false},
                                           {compressed_nvfp4_bf16, false},
-                                          {modelopt_nvfp4, false}})
+                                          {modelopt_nvfp4, false},
+                                          {serving_nvfp4, true},
+                                          {te_4over6_mae, true}})
     for (const float sign : {1.0F, -1.0F})
       for (const std::size_t at : {std::size_t{0}, std::size_t{39}, std::size_t{95}}) {
         INFO(to_string(rule) << ", " << sign << " NaN at " << at);

@@ -49,17 +49,22 @@ ZeroAmax find_zero_amax(std::string_view name) {
   return find_enumerator<ZeroAmax>(kZeroAmaxNames, "zero_amax", name);
 }
 
-DelayedScaling::DelayedScaling(FormatId id, DelayedOptions options)
+DelayedScaling::DelayedScaling(FormatId id, DelayedOptions options, ScaleRule rule)
     : options_(options),
+      is_flax_(is_flax(rule)),
       scaled_max_(static_cast<float>(format(id).max_finite()) *
                   std::exp2(-static_cast<float>(options.margin))) {
   require(options.history >= 1, "history", "at least 1", fmt::format("{}", options.history));
   require(std::isfinite(options.margin), "margin", "a finite number",
           fmt::format("{}", options.margin));
+  require(is_flax_ || rule == ScaleRule::te, "rule", "te, flax or flax_bf16", to_string(rule));
   past_.assign(static_cast<std::size_t>(options.history - 1), 0.0F);
 }
 
-void DelayedScaling::record(float amax) { current_ = std::fmax(current_, std::abs(amax)); }
+void DelayedScaling::record(float amax) {
+  if (is_flax_ && std::isnan(amax)) amax = std::numeric_limits<float>::infinity();
+  current_ = std::fmax(current_, std::abs(amax));
+}
 
 void DelayedScaling::update() {
   const FloatEnvironment environment;
@@ -69,7 +74,9 @@ void DelayedScaling::update() {
     for (const float value : past_) amax = std::max(amax, value);
   if (std::isfinite(amax) && amax > 0.0F) {
     scale_ = scaled_max_ / amax;
-    if (std::isinf(scale_)) scale_ = std::numeric_limits<float>::max();
+    if (std::isinf(scale_) && !is_flax_) scale_ = std::numeric_limits<float>::max();
+  } else if (is_flax_) {
+    scale_ = 1.0F / (1.0F / scale_);
   }
   if (!past_.empty()) {
     past_[oldest_] = current_;

@@ -1,6 +1,7 @@
 #pragma once
-// Scales from earlier tensors: TransformerEngine's delayed scaling and MS-AMP's
-// windows. Both compute the scale for the next use. Both are *read* in the sources.
+// Scales from earlier tensors: delayed scaling, of TransformerEngine and of Flax, and MS-AMP's
+// windows. All compute the scale for the next use. All were *read* in the sources; Flax's is
+// compared with the package.
 
 #include <cstdint>
 #include <span>
@@ -8,6 +9,7 @@
 #include <vector>
 
 #include "fp8lab/formats/format.hpp"
+#include "fp8lab/scaling/scale_rule.hpp"
 
 namespace fp8lab {
 
@@ -34,24 +36,28 @@ struct DelayedOptions {
   ZeroAmax zero_amax = ZeroAmax::keep_history;
 };
 
-/// TransformerEngine's delayed scaling of one tensor. In each step, cast with
-/// `scale()`, call `record(amax)` any number of times, and then `update()`.
+/// Delayed scaling of one tensor, as TransformerEngine has it (rule te) or Flax (flax, flax_bf16).
+/// In each step, cast with `scale()`, call `record(amax)` any number of times, and then `update()`.
 class DelayedScaling {
  public:
-  /// Throws `Error` for a history below 1 or a margin that is not finite.
-  explicit DelayedScaling(FormatId format, DelayedOptions options = {});
+  /// Throws `Error` for a history below 1, a margin that is not finite, or another rule.
+  explicit DelayedScaling(FormatId format, DelayedOptions options = {},
+                          ScaleRule rule = ScaleRule::te);
 
   /// The factor of values before the cast; 1 before the first update.
   [[nodiscard]] float scale() const { return scale_; }
   [[nodiscard]] float inverse_scale() const { return 1.0F / scale_; }
 
-  /// Slot 0 becomes the larger of itself and `amax`; NaN is ignored (fmaxf).
+  /// Slot 0 becomes the larger of itself and `amax`. NaN is ignored (fmaxf); in Flax it does what
+  /// Inf does.
   void record(float amax);
 
   /// Sets the scale to max_finite * 2^-margin / amax, where amax is that of all slots
   /// or of slot 0. The scale does not change if amax is 0 or not finite, and is FLT_MAX
   /// if the quotient is Inf. Then the slots move by one: the oldest is dropped and slot
-  /// 0 becomes 0. So an Inf in the history freezes the scale until it is dropped.
+  /// 0 becomes 0. So an Inf in the history freezes the scale until it is dropped. Flax keeps the
+  /// reciprocal of the scale: a quotient of Inf stays, and a scale that does not change becomes 1 /
+  /// (1 / scale).
   void update();
 
   /// Slot 0, then the oldest to the newest slot, as TransformerEngine stores them.
@@ -63,6 +69,7 @@ class DelayedScaling {
 
  private:
   DelayedOptions options_;
+  bool is_flax_;
   float scaled_max_;
   float scale_ = 1.0F;
   float current_ = 0.0F;

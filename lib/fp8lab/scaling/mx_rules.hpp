@@ -161,13 +161,49 @@ inline TileScale modelopt_mx_scale(const CeilLog2Codes& codes, bool is_mxfp4, fl
   return {e8m0_value(254 - code), e8m0_value(code), static_cast<std::uint8_t>(code)};
 }
 
-/// What a nearest-even cast to E2M1 turns into the codes of ModelOpt's MXFP4: ties go toward zero,
-/// where the even number is the larger one too, and every zero is negative.
-inline float modelopt_mxfp4_element(float y) {
+/// The next power of two that is not below x > 0, as an exponent of binary32.
+inline std::uint32_t exponent_above(float x) {
+  const std::uint32_t bits = bits_of(x) & 0x7fffffff;
+  return (bits >> 23) + ((bits & kMantissaMask) != 0 ? 1 : 0);
+}
+
+/// DeepGEMM's per_token_cast_to_fp4: what it makes of an exponent is a number, of NaN too.
+inline TileScale deepgemm_fp4_scale(float max_finite, float amax) {
+  const float inverse = (amax < 1e-4F ? 1e-4F : amax) / max_finite;
+  const std::uint32_t code = std::clamp<std::uint32_t>(exponent_above(inverse), 1, 254);
+  return {e8m0_value(254 - code), e8m0_value(code), static_cast<std::uint8_t>(code)};
+}
+
+/// vLLM's cvt_warp_fp16_to_fp4 with UE8M0 scales.
+inline TileScale vllm_mxfp4_scale(const Format& f, float amax) {
+  const int element_exponent = static_cast<int>(f.max_finite_code() >> f.mantissa_bits) - f.bias;
+  const auto exponent = static_cast<int>((bits_of(amax) + (1U << 21U)) >> 23U);
+  const auto code = static_cast<std::uint32_t>(std::clamp(exponent - element_exponent, 0, 254));
+  return {code == 0 ? 0.0F : e8m0_value(254 - code), e8m0_value(code),
+          static_cast<std::uint8_t>(code)};
+}
+
+/// What a nearest-even cast to E2M1 turns into codes whose ties went toward zero, where the even
+/// number is the larger one too.
+inline float fp4_ties_down(float y) {
   const float magnitude = std::abs(y);
-  if (magnitude == 0.0F) return -0.0F;
   const bool is_tie = magnitude == 0.75F || magnitude == 1.75F || magnitude == 3.5F;
   return is_tie ? float_of(bits_of(y) - 1) : y;
+}
+
+/// The number that is cast, of a product or quotient.
+inline float after_last_step(LastStep step, float y) {
+  switch (step) {
+    case LastStep::none:
+      return y;
+    case LastStep::no_minus_zero:
+      return y + 0.0F;
+    case LastStep::fp4_down_minus_zero:
+      return y == 0.0F ? -0.0F : fp4_ties_down(y);
+    case LastStep::fp4_down_plus_zero:
+      return std::abs(y) > 0.25F ? fp4_ties_down(y) : 0.0F;
+  }
+  return y;
 }
 
 }  // namespace fp8lab::scaling_detail

@@ -48,6 +48,8 @@ QuantizedTensor quantize_stochastic(const Recipe& recipe, const FloatMatrix& x,
                                     const RandomStream& draws, int threads) {
   require(is_two_level(recipe.rule), "recipe", "one with two levels of scales (NVFP4)",
           to_string(recipe.rule));
+  require(traits(recipe.rule).four_over_six == FourOverSix::none, "recipe",
+          "one without 4over6, which rounds to nearest", to_string(recipe.rule));
   QuantizedTensor q = quantize(recipe, x, false, threads);
   scaling_detail::encode_two_level(recipe, x, {{}, draws}, q,
                                    {current_target(), team_size(threads)});

@@ -14,7 +14,11 @@ struct Origin {
   std::string_view used_by;
   std::string_view source;
   Evidence evidence = Evidence::read;
+  std::string_view not_compared = {};  ///< by reading: why there is no comparison
 };
+
+inline constexpr std::string_view kGpuAlone =
+    "the kernel needs a GPU, and has no reference for a CPU";
 
 inline Recipe tiles(Recipe recipe, std::int64_t row_block, std::int64_t k_block) {
   recipe.row_block = row_block;
@@ -30,7 +34,8 @@ inline Preset operands(std::string_view name, const Recipe& activation, const Re
           .gradient = gradient,
           .used_by = origin.used_by,
           .source = origin.source,
-          .evidence = origin.evidence};
+          .evidence = origin.evidence,
+          .not_compared = origin.not_compared};
 }
 
 inline Preset same(std::string_view name, const Recipe& recipe, const Origin& origin) {
@@ -42,5 +47,6 @@ std::vector<Preset> mx_presets();
 std::vector<Preset> fp4_presets();
 std::vector<Preset> serving_presets();
 std::vector<Preset> mx_serving_presets();
+std::vector<Preset> jax_presets();
 
 }  // namespace fp8lab::scaling_detail

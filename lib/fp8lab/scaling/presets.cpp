@@ -21,8 +21,9 @@ constexpr std::array<std::string_view, 3> kEvidence{"compared with the package",
 
 std::vector<Preset> make_presets() {
   std::vector<Preset> all = scaling_detail::training_presets();
-  for (auto make : {scaling_detail::mx_presets, scaling_detail::fp4_presets,
-                    scaling_detail::serving_presets, scaling_detail::mx_serving_presets})
+  for (auto make :
+       {scaling_detail::mx_presets, scaling_detail::fp4_presets, scaling_detail::serving_presets,
+        scaling_detail::mx_serving_presets, scaling_detail::jax_presets})
     for (const Preset& preset : make()) all.push_back(preset);
   return all;
 }

@@ -38,6 +38,7 @@ struct Preset {
   std::string_view used_by;
   std::string_view source;  ///< version and file in which it was read
   Evidence evidence = Evidence::read;
+  std::string_view not_compared = {};  ///< by reading: why there is no comparison
 
   // Recipes of an operand for its second product; unset: that of the first.
   std::optional<Recipe> weight_for_dgrad = {};

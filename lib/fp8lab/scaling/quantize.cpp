@@ -62,9 +62,10 @@ void require_used(const Recipe& recipe) {
   unless(ms_amp, "window", recipe.window == Recipe{}.window);
   unless(!delayed && !ms_amp, "power_of_two", !recipe.power_of_two);
   unless(!delayed && !ms_amp, "amax_floor", recipe.amax_floor == 0.0F);
-  const ScaleRule own = delayed ? ScaleRule::te : ScaleRule::ms_amp;
-  require((!delayed && !ms_amp) || recipe.rule == own, "rule",
-          fmt::format("{} for source {}, which has that rule", to_string(own),
+  const bool fits = delayed ? recipe.rule == ScaleRule::te || is_flax(recipe.rule)
+                            : !ms_amp || recipe.rule == ScaleRule::ms_amp;
+  require(fits, "rule",
+          fmt::format("{} for source {}", delayed ? "te, flax or flax_bf16" : "ms_amp",
                       to_string(recipe.source)),
           to_string(recipe.rule));
 }
@@ -167,7 +168,8 @@ Quantizer::Quantizer(Recipe recipe) : recipe_(recipe) {
   require(recipe.row_block == 0 && recipe.k_block == 0, "block",
           "one tile (0x0), since the scale comes from earlier tensors",
           fmt::format("{}x{}", recipe.row_block, recipe.k_block));
-  if (recipe.source == ScaleSource::delayed) delayed_.emplace(recipe.format, recipe.delayed);
+  if (recipe.source == ScaleSource::delayed)
+    delayed_.emplace(recipe.format, recipe.delayed, recipe.rule);
   if (recipe.source == ScaleSource::ms_amp) ms_amp_.emplace(recipe.format, recipe.window);
 }
 
@@ -183,7 +185,8 @@ void Quantizer::observe(const FloatMatrix& x, int threads) {
   require(recipe_.source != ScaleSource::current, "recipe",
           "a recipe whose scale comes from earlier tensors (delayed, windowed or static)",
           "a recipe that uses only the current tensor");
-  const float largest = whole_amax(x.values, delayed_.has_value(), execution_of(threads, {}));
+  const bool ignore_nan = delayed_ && amax_ignores_nan(recipe_.rule);
+  const float largest = whole_amax(x.values, ignore_nan, execution_of(threads, {}));
   if (delayed_) delayed_->record(largest);
   if (ms_amp_) (void)ms_amp_->scale_for(largest);
   if (delayed_ || ms_amp_) return take_step();
@@ -220,7 +223,10 @@ void Quantizer::encode_by_past(const FloatMatrix& x, int threads, Target target,
     return encode_whole(recipe_, x.values, scale, ignore_nan, q.codes, execution);
   };
   if (delayed_) {
-    delayed_->record(encode_with({delayed_->scale(), delayed_->inverse_scale(), 0}, true));
+    const float inverse = delayed_->inverse_scale();
+    const TileScale scale{delayed_->scale(),
+                          has_bf16_scale(recipe_.rule) ? rounded_to_bf16(inverse) : inverse, 0};
+    delayed_->record(encode_with(scale, amax_ignores_nan(recipe_.rule)));
   } else if (!ms_amp_) {
     encode_with(calibrated_scale(), std::nullopt);
   } else if (ms_amp_->is_just_in_time()) {

@@ -18,44 +18,11 @@ namespace {
 
 using namespace scaling_detail;
 
-constexpr std::array<std::string_view, 38> kNames{"unit",
-                                                  "te",
-                                                  "torchao",
-                                                  "deepseek",
-                                                  "deepgemm",
-                                                  "ms_amp",
-                                                  "mx_floor",
-                                                  "mx_ceil",
-                                                  "mx_even",
-                                                  "mx_rceil",
-                                                  "te_mx",
-                                                  "torchao_mx_floor",
-                                                  "torchao_mx_ceil",
-                                                  "torchao_mx_even",
-                                                  "torchao_mx_rceil",
-                                                  "compressed_mx",
-                                                  "compressed_mx_bf16",
-                                                  "compressed_mx6",
-                                                  "modelopt_mxfp8",
-                                                  "modelopt_mxfp4",
-                                                  "quotient",
-                                                  "quotient_bf16",
-                                                  "scale_bf16",
-                                                  "quotient_eps",
-                                                  "quotient_eps_bf16",
-                                                  "fp32_scale_bf16",
-                                                  "quotient_or_one",
-                                                  "modelopt",
-                                                  "vllm_tensor",
-                                                  "vllm_token",
-                                                  "vllm_group",
-                                                  "deepgemm_first",
-                                                  "nvfp4",
-                                                  "te_nvfp4",
-                                                  "torchao_nvfp4",
-                                                  "compressed_nvfp4",
-                                                  "compressed_nvfp4_bf16",
-                                                  "modelopt_nvfp4"};
+constexpr auto kNames = [] {
+  std::array<std::string_view, kScaleRules.size()> names;
+  for (std::size_t i = 0; i < names.size(); ++i) names[i] = kScaleRules[i].name;
+  return names;
+}();
 
 /// The element formats of OCP's microscaling types.
 constexpr std::array kMxElements{FormatId::e4m3fn, FormatId::e5m2, FormatId::e2m3, FormatId::e3m2,
@@ -87,12 +54,6 @@ float at_least(float least, float amax) { return amax < least ? least : amax; }
 TileScale deepseek_scale(const ScaleOptions& options, float max_finite, float amax) {
   const float inverse = at_least(options.amax_floor, amax) / max_finite;
   return {1.0F / inverse, inverse, 0};
-}
-
-/// The next power of two that is not below x > 0, as an exponent of binary32.
-std::uint32_t exponent_above(float x) {
-  const std::uint32_t bits = bits_of(x) & 0x7fffffff;
-  return (bits >> 23) + ((bits & kMantissaMask) != 0 ? 1 : 0);
 }
 
 TileScale deepgemm_scale(const ScaleOptions& options, float max_finite, float amax) {
@@ -141,6 +102,27 @@ TileScale quotient_scale(ScaleRule rule, float max_finite, float amax) {
   return {1.0F / inverse, inverse, 0};
 }
 
+TileScale deepseek_ue8m0_scale(const ScaleOptions& options, float max_finite, float amax) {
+  const float wanted = at_least(options.amax_floor, amax) * (1.0F / max_finite);
+  const float inverse = float_of(std::min<std::uint32_t>(exponent_above(wanted), 255) << 23);
+  return {1.0F / inverse, inverse, 0};
+}
+
+TileScale flax_scale(ScaleRule rule, float max_finite, float amax) {
+  const float scale = amax > 0.0F && std::isfinite(amax) ? max_finite / amax : 1.0F;
+  const float inverse = 1.0F / scale;
+  return {scale, has_bf16_scale(rule) ? rounded_to_bf16(inverse) : inverse, 0};
+}
+
+TileScale qwix_scale(ScaleRule rule, float max_finite, float amax) {
+  constexpr float kLeast = 0x1p-63F;  // the root of the smallest normal number of either type
+  const bool bf16 = has_bf16_scale(rule);
+  float inverse = (bf16 ? rounded_to_bf16(amax) : amax) / max_finite;
+  if (bf16) inverse = rounded_to_bf16(inverse);
+  if (inverse < kLeast) inverse = 1.0F;
+  return {1.0F / inverse, inverse, 0};
+}
+
 TileScale ms_amp_scale(const ScaleOptions& options, float max_finite, float amax) {
   const float exponent = floor_log2(max_finite / amax);
   float scale = options.previous_scale;
@@ -151,7 +133,7 @@ TileScale ms_amp_scale(const ScaleOptions& options, float max_finite, float amax
 
 }  // namespace
 
-std::string_view to_string(ScaleRule rule) { return kNames[static_cast<std::size_t>(rule)]; }
+std::string_view to_string(ScaleRule rule) { return traits(rule).name; }
 
 ScaleRule find_scale_rule(std::string_view name) {
   return find_enumerator<ScaleRule>(kNames, "rule", name);
@@ -235,6 +217,19 @@ void TileScaler::operator()(std::span<const float> amaxes, std::span<TileScale> 
       return each([&codes = ceil_log2_codes(),
                    is_mxfp4 = options_.rule == ScaleRule::modelopt_mxfp4, max_finite = max_finite_](
                       float amax) { return modelopt_mx_scale(codes, is_mxfp4, max_finite, amax); });
+    case ScaleRule::deepgemm_fp4:
+      return each(
+          [max_finite = max_finite_](float amax) { return deepgemm_fp4_scale(max_finite, amax); });
+    case ScaleRule::vllm_mxfp4:
+      return each([&](float amax) { return vllm_mxfp4_scale(*format_, amax); });
+    case ScaleRule::deepseek_ue8m0:
+      return each([&](float amax) { return deepseek_ue8m0_scale(options_, max_finite_, amax); });
+    case ScaleRule::flax:
+    case ScaleRule::flax_bf16:
+      return each([&](float amax) { return flax_scale(options_.rule, max_finite_, amax); });
+    case ScaleRule::qwix:
+    case ScaleRule::qwix_bf16:
+      return each([&](float amax) { return qwix_scale(options_.rule, max_finite_, amax); });
     case ScaleRule::quotient:
     case ScaleRule::quotient_bf16:
     case ScaleRule::scale_bf16:
@@ -258,6 +253,11 @@ void TileScaler::operator()(std::span<const float> amaxes, std::span<TileScale> 
     case ScaleRule::compressed_nvfp4:
     case ScaleRule::compressed_nvfp4_bf16:
     case ScaleRule::modelopt_nvfp4:
+    case ScaleRule::serving_nvfp4:
+    case ScaleRule::te_4over6_mae:
+    case ScaleRule::te_4over6_mse:
+    case ScaleRule::te_4over6_mae_256:
+    case ScaleRule::te_4over6_mse_256:
       return;  // the constructor refuses them
   }
 }
@@ -274,16 +274,8 @@ float scaled_element(ScaleRule rule, float x, const TileScale& scale) {
   if (takes_bf16(rule)) x = rounded_to_bf16(x);
   float y = divides(rule) ? x / scale.inverse_scale : x * scale.scale;
   if (rounds_to_bf16(rule)) y = rounded_to_bf16(y);
-  if (drops_negative_zero(rule)) y += 0.0F;
-  if (rule == ScaleRule::modelopt_mxfp4) y = modelopt_mxfp4_element(y);
+  y = after_last_step(traits(rule).last, y);
   return std::isnan(y) ? float_of(0x7fffffff) : y;
-}
-
-bool amax_ignores_nan(ScaleRule rule) {
-  return rule == ScaleRule::te || rule == ScaleRule::te_mx || rule == ScaleRule::deepseek ||
-         rule == ScaleRule::unit || rule == ScaleRule::vllm_tensor ||
-         rule == ScaleRule::vllm_token || rule == ScaleRule::vllm_group ||
-         rule == ScaleRule::nvfp4 || rule == ScaleRule::te_nvfp4;
 }
 
 float amax(std::span<const float> x, bool ignore_nan) {

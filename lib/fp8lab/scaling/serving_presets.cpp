@@ -42,9 +42,10 @@ Preset vllm_groups() {
   Recipe recipe = whole(ScaleRule::vllm_group, kVllmGroup);
   Recipe vector = tiles(recipe, 1, 128);
   vector.k_multiple = 128;
-  return served("vllm-group", vector, tiles(recipe, 128, 128),
-                {"vLLM per_token_group_quant_fp8, groups of 128",
-                 "vLLM, csrc/.../w8a8/fp8/per_token_group_quant.cu (0f5257e2)"});
+  return served(
+      "vllm-group", vector, tiles(recipe, 128, 128),
+      {"vLLM per_token_group_quant_fp8, groups of 128",
+       "vLLM, csrc/.../w8a8/fp8/per_token_group_quant.cu (0f5257e2)", Evidence::read, kGpuAlone});
 }
 
 }  // namespace
@@ -92,9 +93,11 @@ std::vector<Preset> serving_presets() {
       plain_static(),
       plain_dynamic(),
       served("vllm-per-token", per_row(vllm_token, kVllm), per_row(vllm_token, kVllm),
-             {"vLLM dynamic_per_token_scaled_fp8_quant: floor 1 / (448 * 512)", kVllmFile}),
-      served("vllm-per-tensor", whole(vllm_tensor, kVllm), whole(vllm_tensor, kVllm),
-             {"vLLM dynamic_scaled_fp8_quant: times 1 / scale, no floor", kVllmFile}),
+             {"vLLM dynamic_per_token_scaled_fp8_quant: floor 1 / (448 * 512)", kVllmFile, read,
+              kGpuAlone}),
+      served(
+          "vllm-per-tensor", whole(vllm_tensor, kVllm), whole(vllm_tensor, kVllm),
+          {"vLLM dynamic_scaled_fp8_quant: times 1 / scale, no floor", kVllmFile, read, kGpuAlone}),
       vllm_groups(),
       served("compressed-tensors", per_row(quotient_eps), per_row(quotient_eps), tensors),
       served("compressed-tensors-bf16", per_row(quotient_eps_bf16), per_row(quotient_eps_bf16),

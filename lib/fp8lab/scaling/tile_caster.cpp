@@ -57,10 +57,9 @@ void TileCaster::scale(const float* x, std::size_t count, std::size_t block, con
   }
   (divide_ ? kernels_.divide : kernels_.multiply)(x, count, block, factors, values_.data());
   if (rounds_to_bf16(rule_)) kernels_.round_to_bf16(values_.data(), count, values_.data());
-  if (drops_negative_zero(rule_))
-    for (std::size_t i = 0; i < count; ++i) values_[i] += 0.0F;
-  if (rule_ == ScaleRule::modelopt_mxfp4)
-    for (std::size_t i = 0; i < count; ++i) values_[i] = modelopt_mxfp4_element(values_[i]);
+  const LastStep last = traits(rule_).last;
+  if (last == LastStep::none) return;
+  for (std::size_t i = 0; i < count; ++i) values_[i] = after_last_step(last, values_[i]);
 }
 
 void TileCaster::add_scaled(const float* x, std::size_t count, std::size_t block,

@@ -18,8 +18,7 @@
 namespace fp8lab {
 namespace {
 
-constexpr float kElementMax = 6.0F;            // of E2M1
-constexpr float kMost = 448.0F * kElementMax;  // what the tensor's amax is brought to
+constexpr float kElementMax = 6.0F;  // of E2M1
 constexpr float kFloatMax = std::numeric_limits<float>::max();
 
 /// Nearest even, at most 448; NaN is 0x7f.
@@ -36,12 +35,21 @@ bool is_compressed(ScaleRule rule) {
   return rule == ScaleRule::compressed_nvfp4 || rule == ScaleRule::compressed_nvfp4_bf16;
 }
 
+/// What the tensor's amax is brought to.
+float most(ScaleRule rule) { return traits(rule).tile_bound * kElementMax; }
+
+/// The reciprocal that GPUs approximate, rounded to nearest.
+float flushed_reciprocal(float x) {
+  const auto flushed = [](float y) { return std::abs(y) < 0x1p-126F ? std::copysign(0.0F, y) : y; };
+  return flushed(1.0F / flushed(x));
+}
+
 /// compressed-tensors in the tensor's type. PyTorch divides a number by a tensor as number * (1 /
 /// tensor).
 float compressed_tensor_scale(ScaleRule rule, float amax) {
   const auto typed = [&](float x) { return takes_bf16(rule) ? rounded_to_bf16(x) : x; };
   amax = typed(amax);
-  const float quotient = typed(kMost * typed(1.0F / (amax < 0x1p-126F ? 0x1p-126F : amax)));
+  const float quotient = typed(most(rule) * typed(1.0F / (amax < 0x1p-126F ? 0x1p-126F : amax)));
   return std::isfinite(quotient) ? quotient : 1.0F;
 }
 
@@ -56,6 +64,8 @@ float wanted_scale(ScaleRule rule, const TensorScale& tensor, float amax) {
       const float scale = amax / (kElementMax * tensor.inverse_scale);
       return clamped(scale == 0.0F ? 1.0F : scale, 0x1p-9F);
     }
+    case ScaleRule::serving_nvfp4:
+      return tensor.scale * (amax * flushed_reciprocal(kElementMax));
     case ScaleRule::compressed_nvfp4_bf16:
       return rounded_to_bf16(rounded_to_bf16(amax) / kElementMax) * tensor.scale;
     default:
@@ -72,6 +82,8 @@ float factor_of(ScaleRule rule, const TensorScale& tensor, float block) {
       return block / tensor.scale;
     case ScaleRule::modelopt_nvfp4:
       return block * tensor.inverse_scale;
+    case ScaleRule::serving_nvfp4:
+      return block == 0.0F ? 0.0F : flushed_reciprocal(block * flushed_reciprocal(tensor.scale));
     default: {
       const float factor = 1.0F / (block * tensor.inverse_scale);
       return factor > kFloatMax ? kFloatMax : factor;
@@ -101,17 +113,17 @@ TensorScale tensor_scale(ScaleRule rule, float amax) {
   require(is_two_level(rule), "rule", "one with two levels of scales", to_string(rule));
   const FloatEnvironment environment;
   if (rule == ScaleRule::torchao_nvfp4 || rule == ScaleRule::modelopt_nvfp4) {
-    const float inverse = amax / kMost;
-    return {1.0F / inverse, inverse};
+    const float inverse = amax / most(rule);
+    return {1.0F / inverse, inverse, amax};
   }
   float scale = 1.0F;
   if (is_compressed(rule)) {
     scale = compressed_tensor_scale(rule, amax);
   } else {
-    const float quotient = std::min(kMost / amax, kFloatMax);
+    const float quotient = std::min(most(rule) / amax, kFloatMax);
     if (amax != 0.0F && quotient != 0.0F) scale = quotient;
   }
-  return {scale, 1.0F / scale};
+  return {scale, 1.0F / scale, amax};
 }
 
 TwoLevelScale two_level_scale(ScaleRule rule, const TensorScale& tensor, float amax) {
@@ -120,6 +132,9 @@ TwoLevelScale two_level_scale(ScaleRule rule, const TensorScale& tensor, float a
 
 namespace scaling_detail {
 namespace {
+
+/// Rows of a square tile of 4over6.
+constexpr std::size_t kFourOverSixRows = 16;
 
 /// What belongs to every UE4M3 code: tiles are more.
 using ScalesOfCodes = std::array<TwoLevelScale, 128>;
@@ -130,6 +145,30 @@ ScalesOfCodes scales_of_codes(ScaleRule rule, const TensorScale& tensor) {
   for (std::size_t code = 0; code < scales.size(); ++code)
     scales[code] = scale_of_code(rule, tensor, static_cast<std::uint8_t>(code));
   return scales;
+}
+
+float e2m1_rounded(float x) {
+  return decode_table(FormatId::e2m1)[encode(format(FormatId::e2m1), kNvidiaSatfinite, x)];
+}
+
+/// What one scale of a tile makes of elements of one row: the sum of their errors.
+float row_error(FourOverSix how, const TensorScale& tensor, float denominator,
+                const TwoLevelScale& tile, std::span<const float> x) {
+  float sum = 0.0F;
+  for (const float value : x) {
+    const float got =
+        e2m1_rounded(value * tile.factor) * tile.inverse_scale * tensor.amax / denominator;
+    const float error = got - value;
+    sum += how == FourOverSix::mse ? error * error : std::abs(error);
+  }
+  return sum;
+}
+
+/// The sum of a tile's rows in the order of a warp's reduction.
+float sum_of_rows(std::array<float, kFourOverSixRows> rows) {
+  for (std::size_t half = rows.size() / 2; half > 0; half /= 2)
+    for (std::size_t r = 0; r < half; ++r) rows[r] += rows[r + half];
+  return rows[0];
 }
 
 /// Rows of tiles, one at a time.
@@ -160,6 +199,7 @@ class TwoLevelEncoder {
     const std::int64_t begin = tile_row * q_.row_block;
     const std::int64_t end = std::min(begin + q_.row_block, x_.rows);
     find_scales(begin, end);
+    if (traits(recipe_.rule).four_over_six != FourOverSix::none) choose_scales(begin, end);
     store_scales(static_cast<std::size_t>(tile_row) * codes_.size());
     for (std::int64_t row = begin; row < end; ++row) encode_row(row);
   }
@@ -184,9 +224,34 @@ class TwoLevelEncoder {
       const std::int32_t bits = largest_[t] > kInfinity ? kNan : largest_[t];
       wanted_[t] = wanted_scale(recipe_.rule, tensor_, std::bit_cast<float>(bits));
     }
+    encode_scales(codes_);
+  }
+
+  void encode_scales(std::vector<std::uint8_t>& codes) {
     encode(
-        wanted_, std::span(codes_),
+        wanted_, std::span(codes),
         {.format = FormatId::e4m3fn, .policy = kNvidiaSatfinite, .threads = 1, .target = target_});
+  }
+
+  /// TransformerEngine's 4over6: a scale 1.5 times as large where it leaves the smaller error.
+  void choose_scales(std::int64_t begin, std::int64_t end) {
+    for (float& wanted : wanted_) wanted *= 1.5F;
+    larger_.resize(codes_.size());
+    encode_scales(larger_);
+    for (std::size_t t = 0; t < codes_.size(); ++t)
+      if (tile_error(begin, end, t, larger_[t]) < tile_error(begin, end, t, codes_[t]))
+        codes_[t] = larger_[t];
+  }
+
+  [[nodiscard]] float tile_error(std::int64_t begin, std::int64_t end, std::size_t t,
+                                 std::uint8_t code) const {
+    std::array<float, kFourOverSixRows> rows{};
+    const auto k = static_cast<std::size_t>(x_.k);
+    for (std::int64_t row = begin; row < end; ++row)
+      rows[static_cast<std::size_t>(row - begin)] = row_error(
+          traits(recipe_.rule).four_over_six, tensor_, most(recipe_.rule), of_code_[code & 0x7fU],
+          row_of(row).subspan(t * side(), std::min(side(), k - t * side())));
+    return sum_of_rows(rows);
   }
 
   void store_scales(std::size_t at) {
@@ -233,6 +298,7 @@ class TwoLevelEncoder {
   std::vector<std::int32_t> largest_;  ///< amaxes of a row of tiles, as bits
   std::vector<float> wanted_;
   std::vector<std::uint8_t> codes_;
+  std::vector<std::uint8_t> larger_;  ///< codes of 4over6's other scales
   std::vector<float> factors_;
   std::vector<float> scaled_;
 };
@@ -251,6 +317,10 @@ void validate_two_level(const Recipe& recipe) {
       !recipe.power_of_two && recipe.amax_floor == 0.0F, "power_of_two and amax_floor",
       fmt::format("their defaults for rule {}, which has no such options", to_string(recipe.rule)),
       "others");
+  const bool fits = recipe.k_block == 16 && (recipe.row_block == 1 || recipe.row_block == 16);
+  require(fits || traits(recipe.rule).four_over_six == FourOverSix::none, "block",
+          fmt::format("1x16 or 16x16 for rule {}", to_string(recipe.rule)),
+          fmt::format("{}x{}", recipe.row_block, recipe.k_block));
 }
 
 void encode_two_level(const Recipe& recipe, const FloatMatrix& x, const TwoLevelCast& cast,

@@ -18,6 +18,15 @@
 // modelopt_nvfp4:    T = A / 2688
 //                    s = e4m3(clamp(a / (6 * T), 2^-9, 448)), 0 counts as 1
 //                    x / (s * T), -0 becomes +0
+// serving_nvfp4:     S as nvfp4
+//                    s = e4m3(S * (a * rcp(6)))
+//                    x * rcp(s * rcp(S)), 0 where s is 0
+//                    rcp: 1 / x rounded to nearest, subnormals flushed on both sides. *Assumed*:
+//                    the instruction is rcp.approx.ftz, which may differ in its last bit
+// te_4over6_*:       as nvfp4, with 6 * B instead of 2688, B being 448 or 256 (_256); and with
+//                    s4 = e4m3((a / 6) * S * 1.5) instead of s, if that leaves the smaller error:
+//                    the sum over a tile of |q * s * A / (6 * B) - x| (mae) or its square (mse), q
+//                    the element's value: along a row in order, then of rows r and r + 8, r + 4 ...
 //
 // nvfp4: arXiv 2509.25149, appendix on quantization (zeros and ends as TransformerEngine has them).
 // NaN is ignored in the amaxes of nvfp4 and te_nvfp4 and makes those of the others NaN. A NaN
@@ -40,6 +49,7 @@ namespace fp8lab {
 struct TensorScale {
   float scale = 1.0F;          ///< S, or 1 / T
   float inverse_scale = 1.0F;  ///< 1 / S, or T
+  float amax = 0.0F;           ///< A
 };
 
 /// `amax` of the tensor (>= 0, Inf or NaN). Throws `Error` for a rule without two levels.
@@ -52,7 +62,7 @@ struct TwoLevelScale {
   float factor = 1.0F;  ///< what elements are multiplied by, or divided by as the rule has it
 };
 
-/// `amax` of the tile. Needs rounding to nearest, with subnormals.
+/// `amax` of the tile; of te_4over6_* the scale s. Needs rounding to nearest, with subnormals.
 TwoLevelScale two_level_scale(ScaleRule rule, const TensorScale& tensor, float amax);
 
 namespace scaling_detail {
