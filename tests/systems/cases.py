@@ -1,7 +1,9 @@
 """Tensors that tell systems apart: random ones, and what rules do at their ends."""
 
 import numpy as np
-import torch
+
+#: What jax_systems.py compares, in the environment of `./dev jax`.
+JAX_PRESETS = {"flax-fp8", "flax-fp8-bf16", "qwix", "qwix-bf16"}
 
 F32 = np.float32
 MAX = float(np.finfo(F32).max)
@@ -91,20 +93,30 @@ def shapes(rows_multiple, k_multiple):
     return [(r * rows_multiple, k * k_multiple) for r, k in zip(rows, reversed(ks))]
 
 
-def cases(dtype, rows_multiple=1, k_multiple=1, finite=False, count=420, with_nan=True):
-    """name -> tensor, at least `count` of them, the same in every run."""
+def arrays(rows_multiple=1, k_multiple=1, finite=False, count=420):
+    """(name, float32 array), at least `count` of them, the same in every run."""
     rng = np.random.default_rng(20261122)
     kinds = [k for k in KINDS if not (finite and k in WITHOUT)]
-    result = {}
-    while len(result) < count:
+    made = 0
+    while made < count:
         for shape in shapes(rows_multiple, k_multiple):
             for kind in kinds:
                 with np.errstate(all="ignore"):
                     x = np.ascontiguousarray(KINDS[kind](rng, shape).astype(F32))
-                tensor = torch.from_numpy(x).to(dtype)
-                if finite and not torch.isfinite(tensor).all():
-                    tensor = torch.where(torch.isfinite(tensor), tensor, 1.0)
-                if not with_nan:
-                    tensor = torch.where(tensor.isnan(), 1.0, tensor)
-                result[f"{len(result):04}_{kind}_{shape[0]}x{shape[1]}"] = tensor
+                yield f"{made:04}_{kind}_{shape[0]}x{shape[1]}", x
+                made += 1
+
+
+def cases(dtype, rows_multiple=1, k_multiple=1, finite=False, count=420, with_nan=True):
+    """name -> tensor."""
+    import torch
+
+    result = {}
+    for name, x in arrays(rows_multiple, k_multiple, finite, count):
+        tensor = torch.from_numpy(x).to(dtype)
+        if finite and not torch.isfinite(tensor).all():
+            tensor = torch.where(torch.isfinite(tensor), tensor, 1.0)
+        if not with_nan:
+            tensor = torch.where(tensor.isnan(), 1.0, tensor)
+        result[name] = tensor
     return result

@@ -2,7 +2,8 @@
 
 Each system gives codes as uint8 [rows, k] and the scale that it keeps, [tile rows, tile columns]:
 "scale" multiplies into FP8, "scale_inv" multiplies back, "scale_inv_e8m0" is an E8M0 code. FP4 and FP6 are in
-systems_fp4.py, ModelOpt's FP8 in systems_modelopt.py, MX of packages that write models in systems_mx.py.
+systems_fp4.py, ModelOpt's FP8 in systems_modelopt.py, MX of packages that write models in systems_mx.py, references in
+Python in systems_references.py. Flax and qwix have an environment and a script of their own, jax_systems.py.
 """
 
 from dataclasses import dataclass
@@ -13,6 +14,7 @@ import torch
 from systems_fp4 import fp4_systems
 from systems_modelopt import modelopt_systems
 from systems_mx import mx_systems
+from systems_references import reference_systems
 
 BF16, FP32 = torch.bfloat16, torch.float32
 
@@ -180,4 +182,4 @@ def all_systems():
         add("quanto" + ending, "weight", quanto_weight, "optimum.quanto")
         for batches in (1, 3):
             add("quanto" + ending, "activation", quanto_activation, "optimum.quanto", calibrated=True, batches=batches)
-    return result + modelopt_systems(System) + fp4_systems(System) + mx_systems(System)
+    return result + [one for more in (modelopt_systems, fp4_systems, mx_systems, reference_systems) for one in more(System)]
