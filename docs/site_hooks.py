@@ -1,7 +1,7 @@
-"""Pages of the site that are no files of docs/: READMEs of the repository, matrix units, the reference of C++ and Python.
+"""Pages of the site that are no files of docs/: READMEs, matrix units, scale rules, the reference of C++ and Python.
 
 A README belongs beside the code that it describes, so it is not copied into docs/. Units are what the tool lists
-(FP8LAB_TOOL, or build/fp8lab; without it there are no such pages), plots those of quick runs in FP8LAB_RESULTS or
+(FP8LAB_TOOL, or build/fp8lab; without it there are no such pages, nor one of scale rules), plots those of quick runs in FP8LAB_RESULTS or
 build/docs-results.
 """
 
@@ -16,6 +16,7 @@ from mkdocs.structure.files import File
 ROOT = Path(__file__).parent.parent
 sys.path.insert(0, str(ROOT / "docs/generated"))
 import api  # noqa: E402
+import scale_rules  # noqa: E402
 import units  # noqa: E402
 
 TOOL = Path(os.environ.get("FP8LAB_TOOL", ROOT / "build/fp8lab"))
@@ -81,8 +82,9 @@ def made_pages():
         _made.update(api.pages(ROOT))
         if TOOL.exists():
             _made.update(units.pages(units.listed(str(TOOL))["models"]))
+            _made.update(scale_rules.pages(str(TOOL)))
         else:
-            logging.getLogger("mkdocs").info("%s was not found: the site has no pages of units", TOOL)
+            logging.getLogger("mkdocs").info("%s was not found: the site has no pages of units and scale rules", TOOL)
     return _made
 
 
@@ -93,7 +95,7 @@ def on_config(config):
         index = folder + "index.md"
         config.nav.append({title: [index] + [path for path in found if path.startswith(folder) and path != index]})
     made = made_pages()
-    for title, folder in (("Matrix units", "units/"), ("Python reference", "api/python/"), ("C++ reference", "api/cpp/")):
+    for title, folder in (("Matrix units", "units/"), ("Scale rules", "scale-rules"), ("Python reference", "api/python/"), ("C++ reference", "api/cpp/")):
         if paths := [path for path in made if path.startswith(folder)]:
             config.nav.append({title: paths})
     return config
