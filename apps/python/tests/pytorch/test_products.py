@@ -135,8 +135,16 @@ def test_experts_have_the_bits_of_a_loop_over_layers(name, recipe):
             got = got.t().contiguous() if name == "GptOss" else got
             assert_same_bits(got, torch.zeros_like(got) if layer is None else layer.weight.grad)
     model.set_experts_implementation("batched_mm")
-    with pytest.raises(RuntimeError, match="expected a product with gate_up_proj or down_proj in its forward pass, got none"):
+    with pytest.raises(RuntimeError, match="expected a product with down_proj and gate_up_proj in its forward pass, got none"):
         experts(x, index, weights)
+
+
+def test_compiled_models_run_their_experts():
+    torch.compiler.reset()
+    model, ids = fp8lab.torch.convert(family("Olmoe"), "te-current"), tokens()
+    model.set_experts_implementation("eager")
+    compiled = torch.compile(model, backend="aot_eager")
+    assert_same_bits(compiled(input_ids=ids).logits, model(input_ids=ids).logits)
 
 
 def test_histories_of_experts_are_saved_and_copied():
@@ -242,6 +250,25 @@ class Gathered(nn.Linear):
 class First(nn.Linear):
     def forward(self, x):
         return (self.weight @ x.T).T
+
+
+class Half(nn.Module):
+    """Experts one of whose weights enters no product that is seen."""
+
+    def __init__(self):
+        super().__init__()
+        self.up = nn.Parameter(log_normal(2, 32, 32))
+        self.down = nn.Parameter(log_normal(2, 32, 32))
+
+    def forward(self, x):
+        return torch.einsum("gtk,gkn->gtn", torch.bmm(x, self.up), self.down)
+
+
+def test_a_weight_without_a_product_is_told():
+    experts = type("HalfExperts", (Half,), {})()
+    fp8lab.torch.convert(experts)
+    with pytest.raises(RuntimeError, match="Fp8HalfExperts: expected a product with down in its forward pass, got none"):
+        experts(log_normal(2, 8, 32))
 
 
 def test_subclasses_of_linear():

@@ -96,8 +96,9 @@ class autocast(TorchFunctionMode):
         if uses is None:
             if self._has_past and (base.grad_fn is not None or not (base.requires_grad or isinstance(base, nn.Parameter))):
                 raise ValueError(
-                    "weight: expected a parameter or a view of one, since scales of the recipe have a history, got a tensor "
-                    "that is computed in the pass (weight_norm does); fp8lab.torch.convert keeps the history with the layer"
+                    "weight: expected a parameter or a view of one, since scales of the recipe have a history, got a "
+                    "tensor that is computed in the pass (weight_norm does); fp8lab.torch.convert keeps the history "
+                    "with the layer"
                 )
             uses = self._uses[base] = {}
         if place not in uses:

@@ -98,9 +98,8 @@ class Sensitivity:
         findings = []
         if self.costs:
             worst = self.costs[0]
-            findings.append(
-                f"The largest change of the loss: {worst.name} under {worst.recipe} ({worst.operand}), by {worst.loss_change:.3g}."
-            )
+            what = f"{worst.name} under {worst.recipe} ({worst.operand})"
+            findings.append(f"The largest change of the loss: {what}, by {worst.loss_change:.3g}.")
         table = Table("layers", "What a recipe in one layer costs", columns, data)
         return write(
             folder, [table], experiment=name, question="Which layer is sensitive to which recipe?", findings=findings,
@@ -153,9 +152,8 @@ def _current(recipes: Sequence[str | LinearRecipe], hardware: str | None) -> lis
     for recipe in made:
         for role, cast in plan_of(text_of(recipe)).casts.items():
             if cast.past_size:
-                raise ValueError(
-                    f"recipes: expected ones that use only the current tensor, got {recipe.name} ({cast.recipe.source} for {role})"
-                )
+                got = f"{recipe.name} ({cast.recipe.source} for {role})"
+                raise ValueError(f"recipes: expected ones that use only the current tensor, got {got}")
     return made
 
 
@@ -210,7 +208,8 @@ def sensitivity(
                             changes = np.array([run(model, batch, loss) for batch in batches]) - plain
                         error = float(changes.std(ddof=1) / len(changes) ** 0.5) if len(changes) > 1 else float("nan")
                         flops = 2.0 * one.weight.numel() * one.active
-                        costs.append(LayerCost(one.name, recipe.name, operand, float(changes.mean()), error, saved, flops))
+                        change = float(changes.mean())
+                        costs.append(LayerCost(one.name, recipe.name, operand, change, error, saved, flops))
     finally:
         for module, training in modes:
             module.training = training
@@ -274,7 +273,8 @@ def evaluate(
     (0.0, True)
     """
     if tokens.dim() != 2 or min(tokens.shape) < 2 or tokens.is_floating_point():
-        raise ValueError(f"tokens: expected integers [sequences, length], two or more of each, got {tokens.dtype} {list(tokens.shape)}")
+        got = f"{tokens.dtype} {list(tokens.shape)}"
+        raise ValueError(f"tokens: expected integers [sequences, length], two or more of each, got {got}")
     _current(recipes, None)
     mode = model.training
     model.eval()

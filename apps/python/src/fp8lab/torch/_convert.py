@@ -137,8 +137,8 @@ def restore(model: nn.Module) -> nn.Module:
     >>> type(fp8lab.torch.restore(model)[0])
     <class 'torch.nn.modules.linear.Linear'>
     """
-    for module in [m for m in model.modules() if isinstance(m, Fp8Products)]:
-        restore_products(module)
+    for products in [m for m in model.modules() if isinstance(m, Fp8Products)]:
+        restore_products(products)
     for module in layers(model).values():
         fields = module.__dict__
         original = fields.pop("_fp8_original", nn.Linear)

@@ -1,4 +1,4 @@
-"""Which weights of a model enter products, what `convert` does with each, and how much of the model that is."""
+"""Which weights of a model enter products, what `convert` does with each, and how much that is."""
 
 from __future__ import annotations
 
@@ -15,7 +15,9 @@ from fp8lab.torch._products import Fp8Product, Fp8Products, parts_of
 Filter = Callable[[str, nn.Module], bool]
 
 #: Packages whose linear layers already multiply in low precision.
-_LOW_PRECISION = ("torchao", "bitsandbytes", "auto_gptq", "gptqmodel", "transformer_engine", "optimum", "compressed_tensors")
+_LOW_PRECISION = (
+    "torchao", "bitsandbytes", "auto_gptq", "gptqmodel", "transformer_engine", "optimum", "compressed_tensors",
+)  # fmt: skip
 _ATTENTION = ("in_proj_weight", "q_proj_weight", "k_proj_weight", "v_proj_weight", "out_proj.weight")
 #: Where a parameter of two dimensions or more is looked up or added.
 _NO_PRODUCT = (nn.Embedding, nn.EmbeddingBag, nn.LayerNorm, nn.GroupNorm, nn.modules.batchnorm._NormBase)
@@ -130,7 +132,7 @@ class Decisions(dict[str, str]):
         self._sizes = sizes
 
     def share(self, flops: bool = False, filtered: bool = True) -> float:
-        """Of the parameters or the FLOPs; filtered: what the filter leaves out counts as left out, not as absent."""
+        """Of the parameters or the FLOPs. filtered: what the filter leaves out counts as left out."""
         counted = [n for n, why in self.items() if filtered or why != BY_FILTER]
         total = sum(self._sizes[name][flops] for name in counted)
         return sum(self._sizes[name][flops] for name in counted if not self[name]) / total if total else 0.0
@@ -179,7 +181,7 @@ def decisions_after(decisions: Decisions, found: list[Matrices]) -> Decisions:
 
 
 def warning_of(decisions: Decisions) -> str:
-    """What stays in high precision unexpectedly: more than half, or hidden layers that are called output; "" for neither."""
+    """What stays in high precision unexpectedly: more than half, or hidden layers called output; "" for neither."""
     texts = []
     shares = decisions.share(filtered=False), decisions.share(flops=True, filtered=False)
     if min(shares) < 0.5:
@@ -189,7 +191,8 @@ def warning_of(decisions: Decisions) -> str:
         )
     hidden = [name for name, why in decisions.items() if why == "the name contains output"]
     if len(hidden) > 1:  # one is the head that the rule means
-        texts.append(f'the rule leaves out {len(hidden)} layers called output, such as {hidden[0]}; rule="linear" converts them')
+        such = f"{len(hidden)} layers called output, such as {hidden[0]}"
+        texts.append(f'the rule leaves out {such}; rule="linear" converts them')
     if not texts:
         return ""
     return f"model: {'; '.join(texts)}; fp8lab.torch.decisions(model) lists all"

@@ -17,7 +17,7 @@ from fp8lab.torch._scale_recipes import is_fp4
 
 
 class Call(NamedTuple):
-    """The arguments that rules are about. scales: without those of `torch.nn.functional.scaled_mm`, whose recipes name them."""
+    """The arguments that rules are about. scales: None of `F.scaled_mm`, whose recipes name their kind."""
 
     a: Tensor
     b: Tensor
@@ -72,9 +72,9 @@ RULES = (
     Rule(
         "scaling",
         _mixes,
-        lambda c: "Invalid scaling configuration.\n- For TensorWise scaling, a and b should be float8, scales should be float and "
-        f"singletons.\n- For RowWise scaling, scale_a should be ({c.a.shape[0]}, 1) and scale_b should be (1, {c.b.shape[1]}), and "
-        f"both should be contiguous.\nGot scale_a {list(c.scales[0].shape)}, scale_b {list(c.scales[1].shape)}",  # type: ignore[index]
+        lambda c: "Invalid scaling configuration.\n- For TensorWise scaling, a and b should be float8, scales should "
+        f"be float and singletons.\n- For RowWise scaling, scale_a should be ({c.a.shape[0]}, 1) and scale_b should be "
+        f"(1, {c.b.shape[1]}), and both should be contiguous.\nGot scales {[list(s.shape) for s in c.scales or ()]}",
     ),
     Rule(
         "k_of_16",
@@ -126,7 +126,7 @@ RULES = (
 
 
 def require_cuda_rules(call: Call) -> None:
-    """RuntimeError for `torch._scaled_mm`, ValueError for `torch.nn.functional.scaled_mm`, as PyTorch has them."""
+    """RuntimeError for `torch._scaled_mm`, ValueError for `F.scaled_mm`, as PyTorch has them."""
     wrong_bias = call.bias is not None and call.bias.numel() != call.b.shape[1]  # `scaled_mm` says so
     if wrong_bias or (0 in (*call.a.shape, *call.b.shape) and call.scales is None):
         return
@@ -134,5 +134,6 @@ def require_cuda_rules(call: Call) -> None:
         if rule.broken(call):
             old = call.scales is not None and rule.name != "e5m2_by_e5m2"
             raise (RuntimeError if old or rule.name == "layout" else ValueError)(
-                f"{rule.text(call)} (rule {rule.name} of PyTorch's CUDA call; emulate_scaled_mm(strict=False) computes it all the same)"
+                f"{rule.text(call)} (rule {rule.name} of PyTorch's CUDA call; "
+                "emulate_scaled_mm(strict=False) computes it all the same)"
             )

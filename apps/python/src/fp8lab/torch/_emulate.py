@@ -75,9 +75,10 @@ def emulate_scaled_mm(
 
     This applies to `torch._scaled_mm`, to `torch.nn.functional.scaled_mm` if PyTorch has it (2.10),
     also with `out=`, and to `torch._scaled_grouped_mm` and `F.scaled_grouped_mm` with scales of rows
-    (experts; *assumed* to be a product a group). BF16's `torch._grouped_mm` stays torch's own. Code that calls them, such as torchao's float8 modules, runs
-    unchanged; its backward pass must run inside too. It replaces torch's own CPU kernels, for all
-    threads. platform and splitk as for `scaled_mm`. strict: what PyTorch refuses of such a call on a
+    (experts; *assumed* to be a product a group). BF16's `torch._grouped_mm` stays torch's own. Code
+    that calls them, such as torchao's float8 modules, runs unchanged; its backward pass must run
+    inside too. It replaces torch's own CPU kernels, for all threads. platform and splitk as for
+    `scaled_mm`. strict: what PyTorch refuses of such a call on a
     GPU is refused here too, with its words and the name of the rule (k and n that are no multiples
     of 16, another layout than row-major by column-major on h100 and rtx4060, E5M2 by E5M2, a bias
     of another type than the output or with a float32 output, scales of rows beside one of a tensor,

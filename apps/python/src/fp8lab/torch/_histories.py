@@ -51,7 +51,8 @@ def load_histories(model: nn.Module, state: Mapping[str, Tensor]) -> None:
         raise ValueError(f"state: expected a history for each of the model's {len(places)}, got {what}")
     for name, past in places.items():
         if given[name].shape != past.shape or given[name].dtype != past.dtype:
-            raise ValueError(f"state: expected {name} of int32 {list(past.shape)}, got {given[name].dtype} {list(given[name].shape)}")
+            got = f"{given[name].dtype} {list(given[name].shape)}"
+            raise ValueError(f"state: expected {name} of int32 {list(past.shape)}, got {got}")
     with torch.no_grad():
         for name, past in places.items():
             past.copy_(given[name])

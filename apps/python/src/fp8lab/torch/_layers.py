@@ -50,8 +50,8 @@ def _refuse_transforms(moves: bool, *tensors: Tensor) -> None:
                 )
             if moves:
                 raise NotImplementedError(
-                    "torch.func.vmap: expected a recipe without a history, or eval(), since each sample would move the scales "
-                    "of the next"
+                    "torch.func.vmap: expected a recipe without a history, or eval(), since each sample "
+                    "would move the scales of the next"
                 )
             x = functorch.get_unwrapped(x)
 
@@ -83,7 +83,7 @@ class Fp8Layer:
             self._fp8_set_past(role, past if past.numel() else None)
 
     def _apply(self, fn: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
-        """A past goes along with its values; `to_empty`, which drops them, and the meta device, which has none, leave it new."""
+        """A past keeps its values, which `to_empty` drops; one that had none, on the meta device, begins."""
         before = {role: self._fp8_past(role) for role in ROLES}
         made = super()._apply(fn, *args, **kwargs)  # type: ignore[misc]
         for role, old in before.items():
@@ -261,29 +261,32 @@ class Fp8Layer:
 
 
 class Converted:
-    """A module whose class `convert` has changed to one that has no name to be found by: copies and files know the original."""
+    """A module whose class `convert` made for it, and which no file can name.
+
+    Copies and files keep the class that it was made of.
+    """
 
     def __reduce_ex__(self, protocol: Any) -> Any:
-        function, (kind, *rest), *state = super().__reduce_ex__(protocol)
+        reduced: Any = super().__reduce_ex__(protocol)
+        function, (kind, *rest), *state = reduced
         base = next(base for base in kind.__bases__ if issubclass(base, Converted))
         original = self.__dict__["_fp8_original"]
         return _rebuilt, (function, base, original, tuple(rest)), *state
 
 
-def _rebuilt(
-    function: Callable[..., Any], base: type[Converted], original: type[nn.Module], rest: tuple[Any, ...]
-) -> Any:
+def _rebuilt(function: Callable[..., Any], base: Any, original: Any, rest: tuple[Any, ...]) -> Any:
     return function(converted_class(base, original), *rest)
 
 
 @functools.cache
-def converted_class(base: type[Converted], original: type[nn.Module]) -> type[nn.Module]:
+def converted_class(base: Any, original: Any) -> Any:
     """The class of converted modules of a class."""
     return type(f"Fp8{original.__name__}", (base, original), {"__module__": original.__module__})
 
 
-def change_class(module: nn.Module, base: type[Converted]) -> None:
-    original = type(module)
+def change_class(module: nn.Module, base: Any) -> None:
+    """Makes a module one of `base` and of what it was."""
+    original: Any = type(module)
     module.__dict__["_fp8_original"] = original
     module.__class__ = converted_class(base, original)
 
@@ -295,8 +298,8 @@ class Fp8Linear(Fp8Layer, nn.Linear):
     `fp8lab.linear_recipe`. x [..., in_features] in float32, bfloat16 or float16 gives [...,
     out_features] in x's dtype: the bias is added to the FP32 sum, which is then rounded once, to
     nearest even (to BF16 for a float32 x if the recipe has BF16 outputs); recipes with
-    bias_after_rounding add the bias then. dX is rounded in the same way. dW and the gradient of the bias stay in FP32 until they are converted to the dtype of their
-    parameter.
+    bias_after_rounding add the bias then. dX is rounded in the same way. dW and the gradient of the
+    bias stay in FP32 until they are converted to the dtype of their parameter.
 
     Sizes that the system's kernels refuse are padded with zeros. In training, delayed scales are
     updated at each forward (activation, weight) and backward (gradient) pass, as in

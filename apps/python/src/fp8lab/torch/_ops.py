@@ -90,8 +90,8 @@ def linear(
     """Y = X W^T + bias, X's codes for wgrad (empty where not for_wgrad), and the past of X's scales.
 
     The bias is added to the finished FP32 sum, which is then rounded once to X's dtype (to BF16
-    for a float32 X where the recipe has BF16 outputs), or after the rounding where the recipe says so. gradient_past is for the backward pass,
-    which moves it on in place.
+    for a float32 X where the recipe has BF16 outputs), or after that where the recipe says so.
+    gradient_past is for the backward pass, which moves it on in place.
     """
     require_floats("x", x)
     engine = engine_of("x", x, weight=weight, bias=bias, w_codes=w_codes, past=past)

@@ -33,7 +33,7 @@ def text_of(recipe: LinearRecipe) -> str:
 
 
 def array_of(x: torch.Tensor) -> NDArray[Any]:
-    """The memory of a CPU tensor as an array. After `.numpy()` torch could not resize it, as FSDP does with what it gathered."""
+    """The memory of a CPU tensor. After `.numpy()` torch could not resize it, as FSDP does to free it."""
     array: NDArray[Any] = np.from_dlpack(x.detach())
     return array
 

@@ -1,4 +1,4 @@
-"""Modules that multiply with their own weights inside their `forward`: experts, attention, subclasses of `nn.Linear`.
+"""Modules that multiply with their own weights in their `forward`: experts, attention, odd linear layers.
 
 Their `forward` runs as it is, under a mode in which each product with a converted weight runs under
 the recipe. A weight of several matrices (experts) has one state a matrix, so scales and histories of
@@ -50,8 +50,10 @@ def parts_of(name: str, weight: Tensor) -> int:
 def part_within(whole: Tensor, view: Tensor, parts: int) -> int | None:
     """The number of the matrix of `whole` at which a view of it begins; None for another tensor."""
     if is_distributed(whole):
-        raise NotImplementedError(f"expected its weights as tensors, got a DTensor {list(whole.shape)}: FSDP shards such modules, "
-                                  "tensor parallelism does not")
+        raise NotImplementedError(
+            f"expected weights of such a module as tensors, got a DTensor {list(whole.shape)}: FSDP shards "
+            "it, tensor parallelism does not"
+        )
     base = whole if whole._base is None else whole._base
     if view is not base and view._base is not base:
         place = whole.untyped_storage().data_ptr()
@@ -66,7 +68,7 @@ def part_within(whole: Tensor, view: Tensor, parts: int) -> int | None:
 
 @functools.cache
 def unguarded(function: Callable[..., Any]) -> Callable[..., Any]:
-    """A function of torch.nn.functional that does not hand itself to a mode, so that its products reach the mode."""
+    """A function of torch.nn.functional that does not hand itself to a mode: its products do."""
     scope = {**function.__globals__, "has_torch_function": lambda *tensors: False}
     return types.FunctionType(function.__code__, scope, function.__name__, function.__defaults__)
 
@@ -81,7 +83,8 @@ _FALLBACK = "transformers.grouped_mm_fallback"
 
 
 def is_grouped(function: Any) -> bool:
-    return function in GROUPED or str(function).startswith(_FALLBACK)
+    is_operator = isinstance(function, torch._ops.OpOverload | torch._ops.OpOverloadPacket)
+    return function in GROUPED or (is_operator and str(function).startswith(_FALLBACK))
 
 
 def parameter(module: nn.Module, name: str) -> Tensor:
@@ -113,7 +116,7 @@ class _Products(TorchFunctionMode):
     def __init__(self, module: Fp8Products) -> None:
         super().__init__()
         self.module = module
-        self.count = 0
+        self.left = set(module._fp8_products)  #: parameters without a product so far
 
     def __torch_function__(
         self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
@@ -135,7 +138,7 @@ class _Products(TorchFunctionMode):
             own, states = parameter(self.module, name), states_of(self.module, name)
             part = part_within(own, weight, len(states)) if isinstance(weight, Tensor) else None
             if part is not None:
-                self.count += 1
+                self.left.discard(name)
                 return states, part
         return None
 
@@ -148,7 +151,8 @@ class _Products(TorchFunctionMode):
     def _matmul(self, func: Any, input: Tensor, mat2: Tensor, **more: Any) -> Tensor:
         if self._find(input) is not None:
             raise ValueError(
-                f"{type(self.module).__name__}: expected its weights as the second operand of {func.__name__}, got the first"
+                f"{type(self.module).__name__}: expected its weights as the second operand of {func.__name__}, "
+                "got the first"
             )
         found = self._find(mat2)
         if found is None:
@@ -194,12 +198,12 @@ class Fp8Products(Converted):
         mode = _Products(self)
         with mode:
             y = super().forward(*args, **kwargs)  # type: ignore[misc]
-        if mode.count == 0 and all(x.numel() for x in (*args, *kwargs.values()) if isinstance(x, Tensor)):
-            names = " or ".join(self._fp8_products)
+        if mode.left and all(x.numel() for x in (*args, *kwargs.values()) if isinstance(x, Tensor)):
+            names = " and ".join(sorted(mode.left))
             raise RuntimeError(
-                f"{type(self).__name__}: expected a product with {names} in its forward pass, got none, so nothing of it "
-                'ran in FP8; of transformers the experts implementations "eager" and "grouped_mm" have such products '
-                '(model.set_experts_implementation("grouped_mm")), others gather weights'
+                f"{type(self).__name__}: expected a product with {names} in its forward pass, got none, so "
+                'not all of it ran in FP8; of transformers the experts implementations "eager" and "grouped_mm" '
+                'have such products (model.set_experts_implementation("grouped_mm")), others gather weights'
             )
         return y
 

@@ -50,7 +50,7 @@ def tables_of(statistics: Mapping[str, LayerStatistics]) -> list[Table]:
         for role in ("activation", "weight", "gradient")
         if (operand := getattr(one, role)) is not None
     ]
-    products = [
+    products: list[list[Any]] = [
         [name, one.output_sqnr_db, one.accumulator_error]
         for name, one in statistics.items()
         if one.output_sqnr_db is not None
@@ -92,10 +92,10 @@ def write_statistics(
     if not tables:
         raise ValueError("statistics: expected a pass of a layer that casts, got none")
     findings = []
-    for found in tables:
-        if found.name == "products":
-            worst = f"{found['layer'][0]}, {float(found['output_sqnr_db'][0]):.3g} dB"
-            findings.append(f"The output farthest from that of uncast operands: {worst} of signal over noise.")
+    for one in tables:
+        if one.name == "products":
+            farthest = f"{one['layer'][0]}, {float(one['output_sqnr_db'][0]):.3g} dB"
+            findings.append(f"The output farthest from that of uncast operands: {farthest} of signal over noise.")
     for table, field, text in (
         ("operands", "relative_l2", "The cast with the largest error: {} of {}, {:.3g} relative L2."),
         ("products", "accumulator_error", "The sums farthest from exact ones: {1}, {2:.3g} relative L2."),

@@ -29,7 +29,7 @@ def require_amax_of(value: str) -> None:
 
 
 def linear_of_shards(layer: Any, x: Tensor, weight: Any, bias: Any) -> Any:
-    """x [..., in] times weight [out, in], each rank with its shard; the output as torch's own DTensor layers place it."""
+    """x [..., in] times weight [out, in], each rank its shard; the output is placed as by torch's layers."""
     from torch.distributed.tensor import DTensor, Partial, Replicate, Shard
 
     if not isinstance(weight, DTensor):
@@ -89,9 +89,9 @@ class Whole:
             for recipe in (cast.recipe, cast.second_recipe) if cast.is_used else ():
                 if recipe.source != "current" or recipe.row_block or recipe.k_block:
                     raise NotImplementedError(
-                        f"amax: expected 'shard', or a recipe with one scale a tensor from that tensor alone, got 'whole' with "
-                        f"{layer._fp8_recipe.name} (the {role}); reduced_amaxes does it for delayed scales, and tiles that "
-                        "lie within shards have the same amax either way"
+                        "amax: expected 'shard', or a recipe with one scale a tensor from that tensor alone, got "
+                        f"'whole' with {layer._fp8_recipe.name} (the {role}); reduced_amaxes does it for delayed "
+                        "scales, and tiles that lie within shards have the same amax either way"
                     )
 
     def linear(
@@ -124,7 +124,10 @@ def amax_of_all(x: Tensor, group: Any) -> Tensor:
 
 
 class _Cut(torch.autograd.Function):
-    """The output without what stands below and beside it; its gradient with the amax of all ranks in a place that no product keeps."""
+    """The output without what stands below and beside it.
+
+    Its gradient has the amax of all ranks in a place that no product keeps.
+    """
 
     @staticmethod
     def forward(ctx: Any, y: Tensor, columns: int, group: Any) -> Tensor:
