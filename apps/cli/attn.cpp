@@ -330,7 +330,7 @@ void add_attn(Command& app, Action& action, std::vector<Backend> backends) {
                       "a kernel's O: check it and name the mistake. Exit 1 if it is wrong");
   command->add_option("--check-dtype", options->check_dtype, "format of its uint8 codes");
   command
-      ->add_option("--tolerance", options->tolerance,
+      ->add_option("--tolerance,--tol", options->tolerance,
                    "largest relative L2 distance that --check passes; 0: every bit")
       ->capture_default_str();
   command->add_option("-o,--output", options->output, ".npy, .npz or .safetensors file for O");

@@ -7,6 +7,7 @@
 #include <cmath>
 #include <set>
 #include <string>
+#include <string_view>
 #include <vector>
 
 namespace fp8lab {
@@ -33,7 +34,7 @@ class Places {
   AttentionCause cause() const {
     AttentionCause found;
     found.name = name();
-    found.text = fmt::format("{} {}{}", what(), where(), reason());
+    found.text = fmt::format("{} {}{}", what(), where(), reason(found.name));
     found.mismatches = judge_.golden_fit().mismatches();
     found.distance = judge_.golden_fit().distance;
     return found;
@@ -123,11 +124,9 @@ class Places {
     return true;
   }
 
-  [[nodiscard]] std::string reason() const {
-    const std::string of_name = name();
+  static std::string reason(std::string_view of_name) {
     if (of_name == "nan_of_zero_channel")
-      return fmt::format(
-          ", where V is all zeros: a scale of their own would be 0, and 0 / 0 is NaN");
+      return ", where V is all zeros: a scale of their own would be 0, and 0 / 0 is NaN";
     if (of_name == "nan_of_empty_row")
       return ": rows that see no column, whose row sum is 0: 0 / 0 is NaN";
     if (of_name == "nan_of_p")
