@@ -98,6 +98,18 @@ def test_sensitivity_of_experts_and_what_is_refused():
             call()
 
 
+def test_sensitivity_sees_the_layers_of_a_transformer():
+    """torch's fused kernels, which read the weights themselves, must not run."""
+    torch.manual_seed(0)
+    model = nn.TransformerEncoderLayer(64, 4, 64, batch_first=True, dropout=0.0)
+    found = fp8lab.torch.sensitivity(model, [log_normal(2, 8, 64, spread=0.5)], ["mxfp4"], loss=square)
+    assert {one.name for one in found.costs} == {
+        "linear1", "linear2", "self_attn.in_proj_weight", "self_attn.out_proj.weight",
+    }  # fmt: skip
+    assert all(one.loss_change != 0 for one in found.costs)
+    assert torch.backends.mha.get_fastpath_enabled()
+
+
 def test_perplexities_with_intervals():
     torch.manual_seed(0)
     model = nn.Sequential(nn.Embedding(32, 64), nn.Linear(64, 64), nn.Tanh(), nn.Linear(64, 32))

@@ -21,6 +21,7 @@ from fp8lab._recipes import Quantizer
 from fp8lab.results import Column, Table, write
 from fp8lab.torch._convert import convert, convert_linear, layers, restore
 from fp8lab.torch._coverage import Matrices, decided
+from fp8lab.torch._fast_path import no_fast_path
 from fp8lab.torch._plan import plan_of, text_of, threads, tiles
 from fp8lab.torch._products import convert_products
 from fp8lab.torch._seeing import run
@@ -195,7 +196,7 @@ def sensitivity(
     modes = [(m, m.training) for m in model.modules()]
     model.eval()
     try:
-        with torch.no_grad():
+        with torch.no_grad(), no_fast_path():
             plain = np.array([run(model, batch, loss) for batch in batches])
             costs = []
             for one in found:
@@ -279,7 +280,7 @@ def evaluate(
     mode = model.training
     model.eval()
     try:
-        with torch.no_grad():
+        with torch.no_grad(), no_fast_path():
             plain = _losses(model, tokens)
             found = [_evaluation("", "", plain, plain)]
             for recipe in recipes:

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
+from collections.abc import Iterator
 from typing import Any
 
+import torch
 from torch import nn
 
 from fp8lab.torch._layers import Fp8Layer
@@ -44,3 +47,14 @@ def with_fast_path(model: nn.Module) -> None:
             module.use_nested_tensor = mark
         elif mark is not None:
             mark.remove()
+
+
+@contextlib.contextmanager
+def no_fast_path() -> Iterator[None]:
+    """Without fused kernels in all models, so that plain and converted ones differ by recipes alone."""
+    enabled = torch.backends.mha.get_fastpath_enabled()
+    torch.backends.mha.set_fastpath_enabled(False)
+    try:
+        yield
+    finally:
+        torch.backends.mha.set_fastpath_enabled(enabled)

@@ -17,6 +17,7 @@ from fp8lab._casts import decode
 from fp8lab._products import gemm
 from fp8lab._recipes import QuantizationStatistics, QuantizedTensor, Quantizer
 from fp8lab.torch._convert import convert_linear, layers, restore
+from fp8lab.torch._fast_path import no_fast_path
 from fp8lab.torch._layers import Fp8Layer
 from fp8lab.torch._plan import ROLES, plan_of, threads
 from fp8lab.torch._products import Fp8Product, Fp8Products, convert_products, states_of
@@ -334,7 +335,7 @@ def compare(
     try:
         for model in (model_a, model_b):
             model.eval()
-        with torch.no_grad():
+        with torch.no_grad(), no_fast_path():
             return _compared(model_a, model_b, names, batch, loss)
     finally:
         for module, training in modes:
