@@ -1,10 +1,12 @@
 """The plugin for pytest, as its users run it."""
 
+import importlib.metadata
 import subprocess
 import sys
 
 import pytest
 
+INSTALLED = any(one.value == "fp8lab.pytest_plugin" for one in importlib.metadata.entry_points(group="pytest11"))
 TESTS = '''
 import numpy as np, pytest, fp8lab
 
@@ -27,7 +29,9 @@ def test_else():
 
 def run(folder, *arguments):
     (folder / "test_kernels.py").write_text(TESTS)
-    command = [sys.executable, "-m", "pytest", "-q", "-p", "fp8lab.pytest_plugin", "-p", "no:cacheprovider", *arguments]
+    # An installed package registers the plugin itself.
+    plugin = [] if INSTALLED else ["-p", "fp8lab.pytest_plugin"]
+    command = [sys.executable, "-m", "pytest", "-q", *plugin, "-p", "no:cacheprovider", *arguments]
     return subprocess.run([*command, "test_kernels.py"], cwd=folder, capture_output=True, text=True)
 
 

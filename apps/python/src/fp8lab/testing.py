@@ -23,6 +23,9 @@ __all__ = ["Tolerance", "WrongOutput", "assert_attention_matches", "assert_match
 class WrongOutput(AssertionError):
     """What the assertions raise: its text is the report."""
 
+    def __init__(self, report: str) -> None:
+        super().__init__(report)
+
 
 @in_own_mode
 @with_arguments_of(gemm, ProductOptions, before="threads")
