@@ -181,6 +181,38 @@ void print_gates(const VerifyReport& report) {
   }
 }
 
+/// An option of a command with another value, in place of the one that it has.
+std::string with_value(std::string command, const std::string& option, const std::string& value) {
+  const std::size_t at = command.find(" " + option + " ");
+  if (at != std::string::npos) {
+    const std::size_t end = command.find(' ', at + option.size() + 2);
+    command.erase(at, end == std::string::npos ? std::string::npos : end - at);
+  }
+  return fmt::format("{} {} {}", command, option, value);
+}
+
+/// What shows more, or that the cause is the right one.
+std::string next_command(const VerifyReport& r, const std::string& command) {
+  if (r.check.kind == fp8lab::Check::Kind::bitwise && r.budget && r.budget->checked > 0 &&
+      r.budget->within == r.budget->checked)
+    return with_value(command, "--check", "budget");
+  if (!r.diagnosis || r.diagnosis->causes.empty()) return command + " --details";
+  const std::string& name = r.diagnosis->causes.front().name;
+  const auto after = [&](std::string_view prefix) { return name.substr(prefix.size()); };
+  if (name.starts_with("accumulator_"))
+    return with_value(command, "--model", after("accumulator_"));
+  if (name.starts_with("promotion_"))
+    return with_value(command, "--promotion", after("promotion_"));
+  if (name == "no_promotion") return with_value(command, "--promotion", "0");
+  if (name.starts_with("split_k_")) return with_value(command, "--split-k", after("split_k_"));
+  if (name.starts_with("scale_order_"))
+    return with_value(command, "--scale-order", after("scale_order_"));
+  if (name.starts_with("c_in_")) return with_value(command, "--c-enters", after("c_in_"));
+  if (name.starts_with("activation_"))
+    return with_value(command, "--activation", after("activation_"));
+  return command + " --details";
+}
+
 int exit_code(Verdict verdict) {
   if (verdict == Verdict::mismatch) return kMismatch;
   return verdict == Verdict::no_power ? kNoPower : kPass;
@@ -201,7 +233,7 @@ int run_grouped(VerifyArguments options, const Groups& groups, const std::string
   if (options.json)
     fmt::print("{}\n", json_text(to_json(report), 2));
   else
-    fmt::print("{}", options.details ? describe(report) : summary(report, command));
+    fmt::print("{}", options.details ? describe(report) : summary(report, command + " --details"));
   if (options.fault_matrix && !options.json) fmt::print("{}", describe_faults(*report.power));
   warn_of_non_finite(report.non_finite);
   return exit_code(report.verdict);
@@ -232,7 +264,8 @@ int run(const VerifyArguments& options, const std::string& command) {
   if (options.json) {
     fmt::print("{}\n", json_text(to_json(report), 2));
   } else {
-    fmt::print("{}", options.details ? describe(report) : summary(report, command));
+    fmt::print("{}",
+               options.details ? describe(report) : summary(report, next_command(report, command)));
     if (options.gates) print_gates(report);
     if (options.fault_matrix) fmt::print("{}", describe_faults(*report.power));
   }

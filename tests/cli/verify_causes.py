@@ -103,7 +103,7 @@ def test_groups(at):
     got[begin:end] = right[begin:end]
     got[begin:begin + 8, 4:20] *= np.float32(0.5)
     got[end - 1, ::5] += 1
-    text = expect(1, "verify", at.save("got.npy", got), "--inputs", *whole).stdout
+    text = expect(1, "verify", at.save("got.npy", got), "--details", "--inputs", *whole).stdout
     heads = re.findall(r"^  group (\d) \([^)]*\): ?(.*)$", text, re.M)
     check("three groups are shown in full, the others in a line", [(int(g), bool(line)) for g, line in heads] ==
           [(0, False), (2, False), (3, False), (4, True)], text)

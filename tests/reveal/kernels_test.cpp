@@ -341,13 +341,14 @@ TEST_CASE("reveal: a unit in words and as a file of models", "[reveal]") {
   found.checked = 7;
   found.equal = 6;
   found.failure = "something";
-  CHECK_THAT(describe(found),
-             contains("\nunit: mine\n"
-                      "  kind                         fused (the probes give the same for: fused, exact)\n"
-                      "  terms                        2\n"
-                      "  sums are rounded to f16, nearest even\n"
-                      "checked: 6 of 7 outputs of fresh operands equal the model's, bit for bit\n"
-                      "not explained: something\n"));
+  CHECK_THAT(
+      describe(found),
+      contains("\nunit: mine\n"
+               "  kind                         fused (the probes give the same for: fused, exact)\n"
+               "  terms                        2\n"
+               "  sums are rounded to f16, nearest even\n"
+               "checked: 6 of 7 outputs of fresh operands equal the model's, bit for bit\n"
+               "not explained: something\n"));
   found.instructions = {"one", "two"};
   CHECK_THAT(describe(found), contains("nearest even\n  as registered: one, two\nchecked"));
   CHECK(models_file(found, "named") ==

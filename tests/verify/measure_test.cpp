@@ -327,6 +327,6 @@ TEST_CASE("verify: a summary has 25 lines of 80 characters at most", "[verify]")
       at = end + 1;
     }
   }
-  CHECK_THAT(summary(report_of(p, wrong), "fp8lab verify got.npy"),
+  CHECK_THAT(summary(report_of(p, wrong), "fp8lab verify got.npy --details"),
              contains("\nnext:  fp8lab verify got.npy --details\n"));
 }

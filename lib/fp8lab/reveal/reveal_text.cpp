@@ -13,9 +13,9 @@ constexpr std::size_t kMostTreeText = 600;
 std::string unit_text(const Revealed& r) {
   std::string out = fmt::format("unit: {}\n", r.model);
   for (const RevealedParameter& p : r.parameters)
-    out += p.certain
-               ? fmt::format("  {:<28} {}\n", p.name, p.value)
-               : fmt::format("  {:<28} {} (the probes give the same for: {})\n", p.name, p.value, p.possible);
+    out += p.certain ? fmt::format("  {:<28} {}\n", p.name, p.value)
+                     : fmt::format("  {:<28} {} (the probes give the same for: {})\n", p.name,
+                                   p.value, p.possible);
   if (r.rounded_to != FormatId::f32)
     out += fmt::format("  sums are rounded to {}, nearest even\n", format(r.rounded_to).name);
   if (!r.instructions.empty())

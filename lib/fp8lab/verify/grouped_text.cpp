@@ -129,7 +129,7 @@ std::string summary(const GroupedReport& r, const std::string& command) {
   }
   if (wrong > kMostGroups) text += fmt::format("  and {} more groups\n", wrong - kMostGroups);
   text += ungrouped_text(r);
-  if (!command.empty()) text += "next:  " + command + " --details\n";
+  if (!command.empty()) text += "next:  " + command + '\n';
   return text;
 }
 

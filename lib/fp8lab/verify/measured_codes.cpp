@@ -85,6 +85,20 @@ class CodeValues {
     return table;
   }
 
+  /// Whether all values are the right ones times one number: that is a scale, not a table.
+  static bool is_factor(const Format& f, const CodeTable& table) {
+    double least = INFINITY;
+    double most = -INFINITY;
+    for (const auto& [code, value] : table.values) {
+      const double right = decode(f, code);
+      if (!std::isfinite(right) || right == 0.0) continue;
+      const double room = kCodeErrors * table.errors.at(code) / std::abs(right);
+      most = std::max(most, value / right - room);
+      least = std::min(least, value / right + room);
+    }
+    return most <= least * (1.0 + 1e-3) || most <= least;
+  }
+
   void describe(Side side, const CodeMatrix& m, const CodeTable& table, Measurement& result) const {
     const Format& f = format(m.format);
     std::map<std::uint32_t, double> other;
@@ -94,7 +108,7 @@ class CodeValues {
       if (!std::isfinite(off)) continue;
       if (!std::isfinite(right) || std::abs(value - right) > off) other[code] = value;
     }
-    if (other.empty()) return;
+    if (other.empty() || is_factor(f, table)) return;
     const char letter = side == Side::a ? 'A' : 'B';
     std::string text;
     std::size_t listed = 0;

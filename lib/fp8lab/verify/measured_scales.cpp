@@ -301,7 +301,7 @@ class OneOperand {
       } else {
         special += fmt::format("{}[{}, {}) {}", special.empty() ? "" : ", ", begin,
                                std::min(begin + table_.block, p_.a.k),
-                               to[t] == kNoScale ? "not scaled" : "scaled by 0");
+                               to[t] == kNoScale ? "not scaled" : "left out");
       }
     }
     std::string moved = own == of ? "" : rule_of(own, of, grid_.shape().columns).text;

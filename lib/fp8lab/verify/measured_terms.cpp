@@ -261,6 +261,34 @@ class TermWeights {
     return size > 0.0 ? products.cwiseProduct(sums).sum() / size : 0.0;
   }
 
+  /// Whether such terms explain the output, and the right ones explain it less.
+  template <typename Source>
+  [[nodiscard]] bool explains_better(Side side, const Source& source) const {
+    constexpr std::int64_t kLines = 16;
+    const double moved = cosine_moved(side, source, kLines);
+    return moved >= kLikeness && moved > cosine_moved(
+                                             side, [](std::int64_t k) { return k; }, kLines);
+  }
+
+  /// The same of blocks of both operands under the scales of the right ones.
+  [[nodiscard]] bool explains_better(std::int64_t block, const std::vector<std::int64_t>& from,
+                                     const std::vector<std::int64_t>& to) const {
+    const auto cosine = [&](const std::vector<std::int64_t>& read) {
+      Doubles total = Doubles::Zero(view_.rows(), view_.columns());
+      for (std::size_t i = 0; i < from.size(); ++i) {
+        Doubles products = view_.products(read[i] * block, (read[i] + 1) * block);
+        view_.apply_scales(products, from[i] * block);
+        total += products;
+      }
+      total.array().colwise() *= of_rows_.array();
+      total.array().rowwise() *= of_columns_.transpose().array();
+      const double size = total.norm() * balanced_.norm();
+      return size > 0.0 ? total.cwiseProduct(balanced_).sum() / size : 0.0;
+    };
+    const double moved = cosine(to);
+    return moved >= kLikeness && moved > cosine(from);
+  }
+
   /// Blocks of K that were read in place of the right ones, of A, of B or of both.
   void find_sources(Measurement& result) const {
     const std::int64_t own = problem().promotion_interval;
@@ -319,7 +347,8 @@ class TermWeights {
                  ? -1
                  : to[static_cast<std::size_t>(found - from.begin())] * block + k % block;
     };
-    if (which != 0 && cosine_moved(which == 1 ? Side::a : Side::b, term, 16) < kLikeness) return;
+    if (which != 0 && !explains_better(which == 1 ? Side::a : Side::b, term)) return;
+    if (which == 0 && !explains_better(block, from, to)) return;
     if (which == 0) {
       result.mistakes.push_back(
           {kNames[which], text, [part = &part_.product, block, from, to](const Sample& sample) {
@@ -392,7 +421,7 @@ class TermWeights {
       const auto term = [&](std::int64_t at) {
         return at / window * window + rule.source(at % window);
       };
-      if (cosine_moved(Side::a, term, 16) < kLikeness) continue;
+      if (!explains_better(Side::a, term)) continue;
       result.mistakes.push_back(
           {"k_permuted",
            fmt::format("terms of K (measured): in each {} terms A's term {} meets B's term i",

@@ -249,38 +249,6 @@ std::string why_text(const VerifyReport& r) {
   return text;
 }
 
-/// An option of a command with another value, in place of the one that it has.
-std::string with_value(std::string command, const std::string& option, const std::string& value) {
-  const std::size_t at = command.find(" " + option + " ");
-  if (at != std::string::npos) {
-    const std::size_t end = command.find(' ', at + option.size() + 2);
-    command.erase(at, end == std::string::npos ? std::string::npos : end - at);
-  }
-  return fmt::format("{} {} {}", command, option, value);
-}
-
-/// What shows more, or that the cause is the right one.
-std::string next_command(const VerifyReport& r, const std::string& command) {
-  if (r.check.kind == Check::Kind::bitwise && r.budget && r.budget->checked > 0 &&
-      r.budget->within == r.budget->checked)
-    return with_value(command, "--check", "budget");
-  if (!r.diagnosis || r.diagnosis->causes.empty()) return command + " --details";
-  const std::string& name = r.diagnosis->causes.front().name;
-  const auto after = [&](std::string_view prefix) { return name.substr(prefix.size()); };
-  if (name.starts_with("accumulator_"))
-    return with_value(command, "--model", after("accumulator_"));
-  if (name.starts_with("promotion_"))
-    return with_value(command, "--promotion", after("promotion_"));
-  if (name == "no_promotion") return with_value(command, "--promotion", "0");
-  if (name.starts_with("split_k_")) return with_value(command, "--split-k", after("split_k_"));
-  if (name.starts_with("scale_order_"))
-    return with_value(command, "--scale-order", after("scale_order_"));
-  if (name.starts_with("c_in_")) return with_value(command, "--c-enters", after("c_in_"));
-  if (name.starts_with("activation_"))
-    return with_value(command, "--activation", after("activation_"));
-  return command + " --details";
-}
-
 std::string budget_line(const VerifyReport& r) {
   if (!r.budget) return "";
   return fmt::format(
@@ -382,7 +350,7 @@ std::string summary(const VerifyReport& r, const std::string& command) {
     text += wrapped(first_line(describe(*r.power, r.power_of_check)), 2);
   else if (r.power)  // what the check cannot see is the point of it
     text += describe(*r.power, r.power_of_check);
-  if (!command.empty()) text += "next:  " + next_command(r, command) + '\n';
+  if (!command.empty()) text += "next:  " + command + '\n';
   return text;
 }
 
