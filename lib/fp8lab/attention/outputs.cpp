@@ -20,10 +20,17 @@ namespace {
 constexpr std::size_t kMostSampled = 24;
 constexpr std::int64_t kFewestElements = 16;
 
+/// Wrong elements; within a tolerance, of which some are right by chance, all of wrong rows.
 std::vector<std::size_t> wrong_elements(const OutputJudge& judge) {
+  const OutputRegion& region = judge.region();
   std::vector<std::size_t> found;
-  for (std::size_t i = 0; i < judge.got().size(); ++i)
-    if (judge.wrong(i)) found.push_back(i);
+  for (std::size_t i = 0; i < judge.got().size(); ++i) {
+    const auto at = static_cast<std::int64_t>(i);
+    const std::int64_t column = at % judge.shape().d_v;
+    const bool in_row = judge.wrong_rows()[static_cast<std::size_t>(at / judge.shape().d_v)] != 0 &&
+                        column >= region.column_begin && column < region.column_end;
+    if (judge.tolerance() > 0.0 ? in_row : judge.wrong(i)) found.push_back(i);
+  }
   return found;
 }
 

@@ -124,9 +124,13 @@ class Explanation {
     golden_of_sample_ = judge_.fit({sample_, std::move(golden)});
     for (const OutputMistake& mistake : output_mistakes(judge_))
       consider(mistake.name, mistake.text, {all_, mistake.outputs()}, mistake.fitted);
-    mistakes_.add_known();
-    try_mistakes(0);
-    if (best_ != Explains::all) {
+    // Outputs of one value say nothing of what was computed.
+    const bool written = found_.empty() || found_.front().cause.name != "never_written";
+    if (written) {
+      mistakes_.add_known();
+      try_mistakes(0);
+    }
+    if (written && best_ != Explains::all) {
       const std::size_t known = mistakes_.all().size();
       AttentionMeasurement measured =
           measure_attention(inputs_, options_, judge_.got(), rows_of_heads(judge_), mistakes_);
