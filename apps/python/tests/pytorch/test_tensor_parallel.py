@@ -1,5 +1,7 @@
 """Layers of DTensors on two ranks against layers of their shards, and against the whole layer."""
 
+import contextlib
+
 import pytest
 import torch
 import torch.distributed as dist
@@ -15,6 +17,7 @@ IN, HIDDEN, OUT, ROWS = 256, 512, 256, 32
 RECIPES = ("te-current", "deepgemm", "te-delayed")
 CASES = [
     *((recipe, order, "shard", False) for recipe in RECIPES for order in ("before", "after")),
+    ("te-current", "in a context", "shard", False),
     ("te-current", "before", "whole", False),
     ("torchao-tensorwise", "after", "whole", False),
     ("deepgemm", "before", "shard", True),
@@ -59,13 +62,15 @@ def rank(index, port, folder):
     for case in CASES:
         recipe, _, _, sequence = case
         model, seen = parallel(*case), []
+        context = fp8lab.torch.autocast(recipe) if case[1] == "in a context" else contextlib.nullcontext()
         for step in range(2):
             x, dy = data(step)
             if sequence:
                 x, dy = (t.chunk(RANKS, 1)[index].contiguous() for t in (x, dy))
             x.requires_grad_()
             model.zero_grad()
-            y = model(x)
+            with context:
+                y = model(x)
             y.backward(dy)
             gradients = [p.grad.full_tensor() for p in model.parameters()]
             parts = [None] * RANKS
