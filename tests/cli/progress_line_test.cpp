@@ -10,9 +10,9 @@
 #include <vector>
 
 // Its parts are the tool's alone.
-#include "apps/cli/progress_bar.cpp"
-#include "apps/cli/terminal.cpp"   // NOLINT(bugprone-suspicious-include)
+#include "apps/cli/progress_bar.cpp"   // NOLINT(bugprone-suspicious-include)
 #include "apps/cli/progress_line.cpp"  // NOLINT(bugprone-suspicious-include)
+#include "apps/cli/terminal.cpp"       // NOLINT(bugprone-suspicious-include)
 #include "catch.hpp"
 #include "io/temporary.hpp"
 
