@@ -97,6 +97,15 @@ TEST_CASE("an ordered quantity has shades from dark to light in every plot", "[p
         C{7, 0});
 }
 
+TEST_CASE("a variant of one point has another mark than what it varies", "[plots]") {
+  Plot plot = labelled({"a", "a dashed"});
+  plot.series[1] = {"a dashed", {1}, {2}, Series::Style::dashed, {}, {}, 0};
+  const auto spec = nlohmann::json::parse(plot_json(plot));
+  const auto& looks = spec["layer"][1]["encoding"];
+  CHECK(looks["color"]["scale"]["range"][0] == looks["color"]["scale"]["range"][1]);
+  CHECK(looks["shape"]["scale"]["range"][0] != looks["shape"]["scale"]["range"][1]);
+}
+
 TEST_CASE("marks have no dashes, and other shapes where colours come again", "[plots]") {
   const Plot plot = labelled({"a", "b", "c", "d", "e", "f", "g", "h"});
   const auto spec = nlohmann::json::parse(plot_json(plot));

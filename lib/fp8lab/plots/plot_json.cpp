@@ -199,14 +199,16 @@ class Looks {
     for (std::size_t i = 0; i < colours.size(); ++i) {
       const auto [place, shades] = colours[i];
       const Series& series = plot.series[i];
-      // Colours come back after seven series: then the mark, or the dash, tells them apart. Marks
-      // have no dash, which would be that of their outline.
+      // Colours come back after seven series, and in variants: then the mark, or the dash, tells
+      // them apart. Marks have no dash, which would be that of their outline.
       const bool again = shades == 0 && place >= kColours.size();
       colours_.push_back(shades > 0 ? kShades[spread(place, shades)]
                                     : kColours[place % kColours.size()]);
-      shapes_.push_back(has_marks(series)
-                            ? kShapes[(place + 3 * (place / kColours.size())) % kShapes.size()]
-                            : kStroke);
+      shapes_.push_back(
+          has_marks(series)
+              ? kShapes[(place + 3 * (place / kColours.size()) + (series.like ? 4 : 0)) %
+                        kShapes.size()]
+              : kStroke);
       dashes_.push_back(has_marks(series)                       ? Json{1, 0}
                         : series.style == Series::Style::dashed ? Json{8, 5}
                         : again                                 ? Json{2, 3}
