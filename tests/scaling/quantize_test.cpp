@@ -432,8 +432,8 @@ TEST_CASE("quantize: what a recipe cannot have is said word for word", "[scaling
     CHECK(with([](Recipe& r) { r.amax_floor = 0x1p-149F; }) ==
           (delayed || ms_amp ? unused("amax_floor") : "accepted"));
     CHECK(with([](Recipe& r) { r.rule = ScaleRule::torchao; }) ==
-          (delayed  ? "rule: expected te for source delayed, which has that rule, got torchao"
-           : ms_amp ? "rule: expected ms_amp for source ms_amp, which has that rule, got torchao"
+          (delayed  ? "rule: expected te, flax or flax_bf16 for source delayed, got torchao"
+           : ms_amp ? "rule: expected ms_amp for source ms_amp, got torchao"
                     : "accepted"));
     for (const auto& [rows, columns] : {std::pair{1, 0}, {0, 1}, {1, 128}}) {
       good.row_block = rows;

@@ -8,6 +8,7 @@ quotient overflows. Operations are run one by one, so that XLA rounds each to th
 
 import dataclasses
 import sys
+import warnings
 from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
@@ -24,6 +25,7 @@ import numpy as np
 
 import fp8lab
 
+warnings.filterwarnings("ignore", category=fp8lab.NonFiniteWarning)
 sys.path.insert(0, str(HERE))
 from cases import JAX_PRESETS, arrays  # noqa: E402
 
