@@ -86,9 +86,9 @@ class Outputs {
     if (most == counts.end() || most->second * 10 < elements_.size() * 9) return;
     if (elements_.size() < kFewestElements && most->first != 0.0F) return;
     const float value = most->first;
-    add_at_wrong("never_written",
+    add_at_wrong(value == 0.0F ? "never_written" : "one_value",
                  value == 0.0F ? "the outputs are 0: never written"
-                               : fmt::format("all outputs are {:g}: never written", value),
+                               : fmt::format("all outputs are {:g}", value),
                  [value](std::size_t) { return value; });
   }
 

@@ -124,7 +124,7 @@ class Explanation {
     golden_of_sample_ = judge_.fit({sample_, std::move(golden)});
     for (const OutputMistake& mistake : output_mistakes(judge_))
       consider(mistake.name, mistake.text, {all_, mistake.outputs()}, mistake.fitted);
-    // Outputs of one value say nothing of what was computed.
+    // Outputs that were not written say nothing of what was computed.
     const bool written = found_.empty() || found_.front().cause.name != "never_written";
     if (written) {
       mistakes_.add_known();
