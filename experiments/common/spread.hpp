@@ -34,9 +34,9 @@ struct Spread {
 /// Of at least one value; zeros for none.
 Spread spread_of(std::span<const double> values);
 
-/// Whether `a` lies below `b` beyond chance, both measured on the same draws: it does so in every draw,
-/// and there are five of them (equal rows do that once in 32 times), or at least three, and the
-/// interval that holds the mean difference with 99 % (Student's t) lies below zero. Of positive
+/// Whether `a` lies below `b` beyond chance, both measured on the same draws: it does so in every
+/// draw, and there are five of them (equal rows do that once in 32 times), or at least three, and
+/// the interval that holds the mean difference with 99 % (Student's t) lies below zero. Of positive
 /// values ratios are compared.
 bool below_beyond_chance(std::span<const double> a, std::span<const double> b);
 

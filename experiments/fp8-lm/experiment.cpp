@@ -56,15 +56,14 @@ struct Settings {
     };
   }
   static constexpr auto fields() {
-    return std::tuple{
-        group(&Settings::study, study_fields()),
-        group(&Settings::study, field("samples", &StudySettings::samples)),
-        field("reference", &Settings::reference, system_named("reference")),
-        field("control", &Settings::control, system_named("control")),
-        field("systems", &Settings::systems, system_named("systems")),
-        field("ranks", &Settings::ranks),
-        field("topology", &Settings::topology, find_topology),
-        field("seeds", &Settings::seeds)};
+    return std::tuple{group(&Settings::study, study_fields()),
+                      group(&Settings::study, field("samples", &StudySettings::samples)),
+                      field("reference", &Settings::reference, system_named("reference")),
+                      field("control", &Settings::control, system_named("control")),
+                      field("systems", &Settings::systems, system_named("systems")),
+                      field("ranks", &Settings::ranks),
+                      field("topology", &Settings::topology, find_topology),
+                      field("seeds", &Settings::seeds)};
   }
 };
 
@@ -73,9 +72,8 @@ Study read_study(const Parameters& parameters) {
   Study study{
       .settings = p.study, .systems = {p.reference, p.control}, .seeds = p.seeds, .runs = {}};
   for (const train::TrainingSystem& system : p.systems) {
-    const bool taken = std::any_of(study.systems.begin(), study.systems.end(), [&](const auto& one) {
-      return one.name == system.name;
-    });
+    const bool taken = std::any_of(study.systems.begin(), study.systems.end(),
+                                   [&](const auto& one) { return one.name == system.name; });
     require(!taken, "systems", "each system once, and neither reference nor control",
             std::string(system.name));
     study.systems.push_back(system);
