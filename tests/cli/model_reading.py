@@ -193,6 +193,8 @@ def test_refusals(folder):
              ("'b.weight_scale_inv'", "[1, 1]", "got [1, 2]")),
             ("bytes that nothing says are exponents", weight | lost | {"b.weight_scale_inv": tensor("U8", np.uint8([[127]]))}, block,
              ("'b.weight_scale_inv'", "f32", "got u8")),
+            ("a second level that FP8 does not have", {"a.weight": tensor("F8_E4M3", codes), "a.weight_scale": f32([0.01]),
+                                                       "a.weight_scale_2": f32([2])}, block, ("'a.weight_scale_2'", "FP8", "got [1]")),
             ("a smoothing factor", weight | {"a.pre_quant_scale": f32([1] * 128)}, block, ("'a.pre_quant_scale'", "got f32 [128]")),
             ("no description", weight, {}, ("quantization_config", "hf_quant_config.json", "a.weight")),
             ("integers", weight, {"quantization_config": compressed({"num_bits": 4, "type": "int"})}, ("group_0", "int"))):

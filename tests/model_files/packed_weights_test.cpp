@@ -32,7 +32,7 @@ std::string shapes_of(FormatId format, ScaleKind kind, std::int64_t bytes, std::
   const bool two_level = kind == ScaleKind::two_level;
   weight.codes = {"w", packs ? ElementType::u8 : ElementType::e4m3fn, {3, bytes}};
   weight.scale.spec = {"s", two_level ? ElementType::e4m3fn : ElementType::u8, {3, columns}};
-  weight.tensor_scale = StoredTensor{{"u", ElementType::f32, {}}, 0};
+  if (two_level) weight.tensor_scale = StoredTensor{{"u", ElementType::f32, {}}, 0};
   weight.names = &stored_names()[0];
   StoredQuantization stored;
   stored.form = {format, kind, 1, two_level ? 16 : 32, {}};

@@ -185,7 +185,7 @@ TEST_CASE("groups have scales of their row's parts, of the kind that config.json
                             : codes.type == ElementType::u8 ? kMxfp4
                                                             : kMxfp8;
     return weight_of(names_of(".weight", ".weight_scale"), form, std::move(codes), std::move(scale),
-                     std::move(upper));
+                     kind == ScaleKind::two_level ? std::optional(std::move(upper)) : std::nullopt);
   };
   using enum ElementType;
   const TensorSpec one{"u", f32, {}};

@@ -58,8 +58,8 @@ void compare_configs(const ModelDirectory& source, const StoredQuantization& sto
       tell("modules that stay", "a list without it", pattern.text());
 }
 
-void check_all_values(const ModelDirectory& source, const StoredModel& model, CheckedModel& checked,
-                      const std::function<void(const std::string&)>& progress) {
+void check_all_values(const ModelDirectory& source, const StoredModel& model,
+                      CheckedModel& checked) {
   std::vector<WeightRange> ranges;
   std::map<std::string, const StoredWeight*> weights;
   for (const StoredWeight& weight : model.weights) weights[weight.codes.name] = &weight;
@@ -68,7 +68,6 @@ void check_all_values(const ModelDirectory& source, const StoredModel& model, Ch
     for (const NamedTensor& item : file->tensors()) {
       const auto found = weights.find(item.name);
       if (found == weights.end() || source.find(item.name)->shard != s) continue;
-      if (progress) progress(item.name);
       const std::vector<float> scales = read_scales(source, *found->second, *file);
       check_values(model, *found->second, scales, *file, item.tensor, ranges, checked.findings);
       file->file().release(item.tensor.bytes);
@@ -87,8 +86,7 @@ void describe_forms(const StoredModel& model, CheckedModel& checked) {
 
 }  // namespace
 
-CheckedModel check_model(const std::filesystem::path& path, const CheckModelOptions& options,
-                         const std::function<void(const std::string&)>& progress) {
+CheckedModel check_model(const std::filesystem::path& path, const CheckModelOptions& options) {
   CheckedModel checked;
   std::vector<std::string> faults;
   const ModelDirectory source(path, faults);
@@ -107,8 +105,8 @@ CheckedModel check_model(const std::filesystem::path& path, const CheckModelOpti
   compare_configs(source, model.stored, checked.findings);
   check_names(source, model, checked.findings);
   check_sides(source, model, checked.findings);
-  check_all_values(source, model, checked, progress);
-  if (options.original) check_original(source, model, *options.original, checked, progress);
+  check_all_values(source, model, checked);
+  if (options.original) check_original(source, model, *options.original, checked);
   return checked;
 }
 

@@ -4,7 +4,6 @@
 
 #include <cstdint>
 #include <filesystem>
-#include <functional>
 #include <optional>
 #include <string>
 #include <vector>
@@ -52,7 +51,6 @@ struct CheckModelOptions {
 ///
 /// Throws `Error` for a folder without weights, a model that is not quantized and holds no FP8 or
 /// FP4 codes, and a method that is not known.
-CheckedModel check_model(const std::filesystem::path& path, const CheckModelOptions& options,
-                         const std::function<void(const std::string&)>& progress = {});
+CheckedModel check_model(const std::filesystem::path& path, const CheckModelOptions& options);
 
 }  // namespace fp8lab

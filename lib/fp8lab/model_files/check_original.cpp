@@ -198,9 +198,8 @@ class WeightCompare {
 class OriginalCheck {
  public:
   OriginalCheck(const ModelDirectory& source, const StoredModel& model,
-                const ModelDirectory& original, CheckedModel& checked,
-                const std::function<void(const std::string&)>& each)
-      : source_(source), model_(model), original_{original, {}}, checked_(checked), each_(each) {}
+                const ModelDirectory& original, CheckedModel& checked)
+      : source_(source), model_(model), original_{original, {}}, checked_(checked) {}
 
   void run() {
     std::map<std::string, const StoredWeight*> weights;
@@ -227,7 +226,6 @@ class OriginalCheck {
 
   void check_weight(const StoredWeight& weight, const SafetensorsFile& file,
                     const TensorView& codes) {
-    if (each_) each_(weight.codes.name);
     const TensorView* original = original_.find(weight.written.name);
     if (original == nullptr) {
       tell("missing tensor", weight.codes.name,
@@ -290,17 +288,15 @@ class OriginalCheck {
   const StoredModel& model_;
   Original original_;
   CheckedModel& checked_;
-  const std::function<void(const std::string&)>& each_;
   RecipeSearch search_;
 };
 
 }  // namespace
 
 void check_original(const ModelDirectory& source, const StoredModel& model,
-                    const std::filesystem::path& original, CheckedModel& checked,
-                    const std::function<void(const std::string&)>& each) {
+                    const std::filesystem::path& original, CheckedModel& checked) {
   const ModelDirectory folder(original);
-  OriginalCheck(source, model, folder, checked, each).run();
+  OriginalCheck(source, model, folder, checked).run();
 }
 
 }  // namespace fp8lab

@@ -33,9 +33,8 @@ void check_ranges(const std::vector<WeightRange>& ranges, std::vector<Finding>& 
 void check_sides(const ModelDirectory& source, const StoredModel& model,
                  std::vector<Finding>& findings);
 
-/// Everything that needs the original. `each` is called before each weight with its name.
+/// Everything that needs the original.
 void check_original(const ModelDirectory& source, const StoredModel& model,
-                    const std::filesystem::path& original, CheckedModel& checked,
-                    const std::function<void(const std::string&)>& each);
+                    const std::filesystem::path& original, CheckedModel& checked);
 
 }  // namespace fp8lab

@@ -390,8 +390,9 @@ void read_expert_type(const Json& config, StoredQuantization& stored) {
 std::string describe(const WeightForm& form) {
   if (form.scales == ScaleKind::two_level) return "NVFP4";
   const bool is_mx = form.scales == ScaleKind::e8m0;
-  if (form.format == FormatId::e4m3fn) return is_mx ? "MXFP8" : "FP8 with plain scales";
-  return form.format == FormatId::e2m1 ? "MXFP4" : "MXFP6";
+  const int bits = format(form.format).code_bits();
+  if (bits == 8) return is_mx ? "MXFP8" : "FP8 with plain scales";
+  return bits == 4 ? "MXFP4" : "MXFP6";
 }
 
 const WeightForm& StoredQuantization::form_of(std::string_view module) const {

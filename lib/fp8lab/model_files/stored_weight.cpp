@@ -345,6 +345,11 @@ void set_shapes(StoredWeight& weight, const StoredQuantization& stored) {
   const WeightForm& said = stored.form_of(weight.module);
   weight.form = is_packed_storage(weight.codes.type) ? packed_form(weight, said)
                                                      : fp8_form(weight, said, stored.u8_is_e8m0);
+  // A level that is not read would be lost.
+  if (weight.tensor_scale && weight.form.scales != ScaleKind::two_level)
+    throw Error(argument_of(weight.tensor_scale->spec),
+                fmt::format("no second level of scales in {}", describe(weight.form)),
+                shape_text(weight.tensor_scale->spec.shape));
   set_sizes(weight);
   if (weight.form.scales == ScaleKind::plain)
     set_plain_tiles(weight);
