@@ -114,11 +114,14 @@ TileScale flax_scale(ScaleRule rule, float max_finite, float amax) {
   return {scale, has_bf16_scale(rule) ? rounded_to_bf16(inverse) : inverse, 0};
 }
 
+/// XLA compiles qwix's division by a constant to a product with its reciprocal, unless the tensor
+/// has a single row. In BF16 both have the same rounded quotient.
 TileScale qwix_scale(ScaleRule rule, float max_finite, float amax) {
   constexpr float kLeast = 0x1p-63F;  // the root of the smallest normal number of either type
   const bool bf16 = has_bf16_scale(rule);
-  float inverse = (bf16 ? rounded_to_bf16(amax) : amax) / max_finite;
-  if (bf16) inverse = rounded_to_bf16(inverse);
+  const float inverse_in_fp32 =
+      bf16 ? rounded_to_bf16(amax) / max_finite : amax * (1.0F / max_finite);
+  float inverse = bf16 ? rounded_to_bf16(inverse_in_fp32) : inverse_in_fp32;
   if (inverse < kLeast) inverse = 1.0F;
   return {1.0F / inverse, inverse, 0};
 }
