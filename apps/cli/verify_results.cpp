@@ -29,6 +29,7 @@ void add_cause_findings(const Diagnosis& diagnosis, std::vector<std::string>& fi
   if (diagnosis.causes.empty())
     findings.push_back(
         fmt::format("None of {} known mistakes explains the mismatches.", diagnosis.tried));
+  if (!diagnosis.causes.empty()) return;
   for (const std::string& line : diagnosis.measured)
     findings.push_back(fmt::format("Measured: {}.", line));
 }
