@@ -59,11 +59,11 @@ def test_gemm(at):
     got = np.load(at / "d.npz")["d"]
     check("scales of rows and of 128-wide tiles, and C", np.allclose(got, scaled, rtol=1e-5, atol=1e-5), got - scaled)
 
-    x = at.save("x.npy", rng.standard_normal((128, 128)).astype(np.float32))
+    x, y = (at.save(f"{name}.npy", rng.standard_normal((128, 128)).astype(np.float32)) for name in "xy")
     for ending, dtype in (("npy", "bf16"), ("safetensors", "f16"), ("npz", "e4m3fn"), ("safetensors", "e5m2")):
         out = at / f"q.{ending}"
-        expect(0, "gemm", x, x, "--recipe", "te-current", "--out-dtype", dtype, "-o", out, stdout=[dtype])
-        again = ["verify", out, "--inputs", x, x, "--recipe", "te-current", "--out-dtype", dtype]
+        expect(0, "gemm", x, y, "--recipe", "te-current", "--out-dtype", dtype, "-o", out, stdout=[dtype])
+        again = ["verify", out, "--inputs", x, y, "--recipe", "te-current", "--out-dtype", dtype]
         expect(0, *again, stdout=["pass: all 16384 outputs"])
     report = json.loads(expect(0, "gemm", x, x, "--recipe", "te-current", "--json").stdout)
     check("gemm --json", report["k"] == 128 and report["method"] == "fused float", report)

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
+#include <limits>
 #include <map>
 #include <memory>
 #include <set>
@@ -17,6 +18,8 @@
 
 namespace fp8lab {
 namespace {
+
+constexpr double kInfinity = std::numeric_limits<double>::infinity();
 
 // The smallest SQNR of a rounding to nearest with full use of the range is 24 dB for three bits of
 // mantissa and 12 dB for one; a whole weight has more.
@@ -58,9 +61,9 @@ struct Sums {
 };
 
 double decibels(const Sums& sums) {
-  if (sums.noise == 0.0) return INFINITY;
-  if (!std::isfinite(sums.noise)) return -INFINITY;
-  return sums.signal == 0.0 ? -INFINITY : 10.0 * std::log10(sums.signal / sums.noise);
+  if (sums.noise == 0.0) return kInfinity;
+  if (!std::isfinite(sums.noise)) return -kInfinity;
+  return sums.signal == 0.0 ? -kInfinity : 10.0 * std::log10(sums.signal / sums.noise);
 }
 
 /// Where the original of a weight is, and how it lies.
@@ -157,7 +160,7 @@ class WeightCompare {
   std::int64_t find_worst(const Sums& all, WeightError& error) {
     const double least = kSmallTile * all.signal / static_cast<double>(tiles_.size());
     const Limits limits = limits_of(weight_.form.format);
-    error.worst_db = INFINITY;
+    error.worst_db = kInfinity;
     std::int64_t bad = 0;
     for (std::size_t i = 0; i < tiles_.size(); ++i) {
       if (tiles_[i].signal < least && tiles_[i].noise < least) continue;

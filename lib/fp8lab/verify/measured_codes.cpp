@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <map>
 
 #include "fp8lab/formats/code_hex.hpp"
@@ -13,6 +14,8 @@
 
 namespace fp8lab {
 namespace {
+
+constexpr double kInfinity = std::numeric_limits<double>::infinity();
 
 constexpr double kCodeErrors = 6.0;
 
@@ -87,8 +90,8 @@ class CodeValues {
 
   /// Whether all values are the right ones times one number: that is a scale, not a table.
   static bool is_factor(const Format& f, const CodeTable& table) {
-    double least = INFINITY;
-    double most = -INFINITY;
+    double least = kInfinity;
+    double most = -kInfinity;
     for (const auto& [code, value] : table.values) {
       const double right = decode(f, code);
       if (!std::isfinite(right) || right == 0.0) continue;
