@@ -24,11 +24,16 @@ ProgressBar::~ProgressBar() {
 void ProgressBar::show(double fraction, std::string_view note) {
   if (!terminal_) return;
   const int percent = static_cast<int>(100.0 * std::clamp(fraction, 0.0, 1.0));
-  const std::string bar(static_cast<std::size_t>(percent / 4), '=');
-  std::string text = fmt::format("{} [{:<25}] {}%", name_, bar, percent);
-  // A line that is too long for the terminal would not be drawn over.
-  const std::string noted = text + printable(note);
-  if (columns_of(noted) < columns_of_terminal(stderr)) text = noted;
+  // A line that is too long for the terminal would not be drawn over: the bar gets shorter first.
+  std::string text;
+  for (const int width : {25, 10}) {
+    const std::string bar(static_cast<std::size_t>(percent * width / 100), '=');
+    text = fmt::format("{} [{:<{}}] {}%", name_, bar, width, percent);
+    const std::string noted = text + printable(note);
+    if (columns_of(noted) >= columns_of_terminal(stderr)) continue;
+    text = noted;
+    break;
+  }
   if (text == shown_) return;
   fmt::print(stderr, "\r\033[K{}", text);
   std::fflush(stderr);

@@ -344,6 +344,6 @@ TEST_CASE("attention: every option of each call is that of its source", "[attent
   CHECK_THROWS_WITH(find_attention_call("triton"),
                     "call: expected one of flashattention3.fp8, flashattention4.fp8, "
                     "flashattention4.fp8.2717, flashattention4.fp8.before_2717, "
-                    "vllm.flashattention4.fp8, flashinfer.hopper.fp8, triton.tutorial.fp8, got "
-                    "'triton'");
+                    "vllm.flashattention4.fp8, flashinfer.hopper.fp8, triton.tutorial.fp8 "
+                    "(did you mean triton.tutorial.fp8?), got 'triton'");
 }

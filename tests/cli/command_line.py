@@ -98,7 +98,7 @@ def test_replay(folder):
 
 
 def test_claims():
-    expect(["claims", "F4b", "L7"], 0, ["F4b (naive-FP8 tutorial): holds", "3.12 %", "1 hold, 0 hold with"])
+    expect(["claims", "F4b", "L7"], 0, ["F4b (naive-FP8 tutorial): holds with", "3.12 %", "0 hold, 1 hold with"])
     claims = json.loads(run("claims", "F1a", "L1", "--json", "--seed", "9").stdout)
     check("claims come in the order asked for", [c["id"] for c in claims["claims"]] == ["F1a", "L1"], claims)
     check("claims record the seed", claims["seed"] == 9, claims["seed"])

@@ -110,7 +110,7 @@ def test_recipes():
     inputs = {}
     for recipe in as_json("list", "recipes")["recipes"]:
         inputs.setdefault(recipe["input"], set()).add(recipe["rule"])
-    check("rules that need FP32", inputs["fp32"] == {"compressed_nvfp4", "compressed_mx", "quotient_eps", "quotient"}, inputs)
+    check("rules that need FP32", inputs["fp32"] == {"compressed_nvfp4", "compressed_mx", "flax", "quotient_eps", "quotient", "qwix"}, inputs)
     check("rules that need BF16", all("bf16" in rule for rule in inputs["bf16"]) and
           not any("bf16" in rule for rule in inputs["any"] | inputs["fp32"]), inputs)
 

@@ -32,7 +32,7 @@ TEST_CASE("names are near if a few letters make them", "[core]") {
     CHECK(near_names(kSome, far).empty());
   }
   // The nearest come first, and those that are two changes further away do not come.
-  CHECK(near_names(Near{"aaaaaaaabb", "aaaaaaaaaa", "aaaaaaaaab"}, "aaaaaaaaa") ==
+  CHECK(near_names(Near{"aaaaaaabbb", "aaaaaaaaaa", "aaaaaaaaab"}, "aaaaaaaaa") ==
         Near{"aaaaaaaaaa", "aaaaaaaaab"});
   CHECK(near_names(Near{"n1", "n2", "n3", "n4"}, "n5").size() == 3);
 }

@@ -142,8 +142,8 @@ TEST_CASE("formats: every spelling of a name finds its format", "[formats]") {
     INFO(wrong);
     CHECK_THROWS_WITH(find_format(wrong),
                       contains("format: expected one of e4m3fn, e5m2, e4m3fnuz, e5m2fnuz, e8m0fnu, "
-                               "e2m1, e2m3, e3m2, f16, bf16, tf32, e8m13, f32, got '" +
-                               std::string(wrong) + "'"));
+                               "e2m1, e2m3, e3m2, f16, bf16, tf32, e8m13, f32") &&
+                          contains(", got '" + std::string(wrong) + "'"));
   }
 }
 
@@ -229,7 +229,7 @@ TEST_CASE("formats: scales have the storage format and the name of theirs", "[fo
   CHECK(to_string(ScaleFormat::ue4m3) == "ue4m3");
   CHECK(find_scale_format("ue8m0") == ScaleFormat::ue8m0);
   CHECK_THROWS_WITH(find_scale_format("e8m0"),
-                    "scale_format: expected one of ue8m0, ue4m3, got 'e8m0'");
+                    "scale_format: expected one of ue8m0, ue4m3 (did you mean ue8m0?), got 'e8m0'");
   CHECK_THROWS_WITH(find_scale_format("", "scales"),
                     "scales: expected one of ue8m0, ue4m3, got ''");
   for (std::uint32_t code = 0; code < 256; ++code) {

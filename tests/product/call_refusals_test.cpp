@@ -153,12 +153,15 @@ TEST_CASE("a call in a table: what is refused, word for word", "[product]") {
 
 TEST_CASE("library calls: the splits and formats of others are refused, word for word",
           "[product]") {
-  std::string names;
-  for (const LibraryCall& one : library_calls())
-    names += fmt::format("{}{}", names.empty() ? "" : ", ", one.name);
-  for (const char* name : {"", "cublaslt", "cublaslt.h100.fas"})
-    CHECK(test::message_of([&] { (void)find_library_call(name); }) ==
-          fmt::format("call: expected one of {}, got '{}'", names, name));
+  const std::string number = fmt::format("call: expected one of {} names", library_calls().size());
+  for (const auto& [name, meant] :
+       {std::pair{"", " such as cublaslt.h100.fast, cublaslt.h100.slow, cublaslt.rtx4060.fast"},
+        std::pair{"cublaslt",
+                  " (did you mean cublaslt.h100.fast or cublaslt.h100.slow or "
+                  "cublaslt.rtx4060.fast?)"},
+        std::pair{"cublaslt.h100.fas", " (did you mean cublaslt.h100.fast?)"}})
+    CHECK(test::message_of([&, given = name] { (void)find_library_call(given); }) ==
+          fmt::format("{}{}, got '{}'", number, meant, name));
   for (const LibraryCall& one : library_calls()) {
     std::string known;
     for (const auto& [cut, order] : one.splits)

@@ -223,7 +223,7 @@ TEST_CASE("scale rules: DeepSeek-V3.2's, Flax's and qwix's edge cases", "[scalin
         {{3.0F, 448.0F / 3.0F, rounded_to_bf16(1.0F / (448.0F / 3.0F))}});
   // The smallest scale is 2^-63: 448 * 2^-63 is the amax that has it.
   check({.rule = ScaleRule::qwix}, {{0x1.cp-55F, 0x1p63F, 0x1p-63F},
-                                    {std::nextafter(0x1.cp-55F, 0.0F), 1.0F, 1.0F},
+                                    {0x1.bp-55F, 1.0F, 1.0F},
                                     {3.0F, 1.0F / (3.0F * (1.0F / 448.0F)), 3.0F * (1.0F / 448.0F)},
                                     {0.0F, 1.0F, 1.0F},
                                     {kInf, 0.0F, kInf}});

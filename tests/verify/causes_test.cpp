@@ -135,10 +135,10 @@ TEST_CASE("causes: so many mistakes are tried of each kind of product, beside ot
         "promoted every 16: 62\n"
         "C: 61\n"
         "A in tiles: 143\n"
-        "A in rows: 92\n"
+        "A in rows: 91\n"
         "B in tiles: 139\n"
-        "B in rows: 88\n"
-        "both in tiles: 189\n"
+        "B in rows: 87\n"
+        "both in tiles: 188\n"
         "around: 67\n"
         "split: 52\n"
         "E4M3: 64\n");
