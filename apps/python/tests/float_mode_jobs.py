@@ -348,7 +348,7 @@ def required():
                 yield prefix + name
             if not inspect.isclass(item):
                 continue
-            if "__init__" in vars(item) and not dataclasses.is_dataclass(item) and not issubclass(item, Warning):
+            if "__init__" in vars(item) and not dataclasses.is_dataclass(item) and not issubclass(item, (Warning, Exception)):
                 yield prefix + name
             for member, value in vars(item).items():
                 made = inspect.isfunction(value) or isinstance(value, (property, functools.cached_property))

@@ -161,8 +161,9 @@ def test_wrong_scales_are_named(which, cause, wrong):
     codes, scales = operands()
     broken = [wrong(s) if i == which else s for i, s in enumerate(scales)]
     verdict = fp8lab.verify_attention(attention(codes, broken), tuple(codes), **given(scales))
-    assert cause in [c.name for c in verdict.causes], verdict
-    assert "QKV"[which] in verdict.causes[0].text, verdict
+    # Other scales may have the same product of those of Q and K, and give the same bits.
+    texts = [c.text for c in verdict.causes if c.name == cause]
+    assert any("QKV"[which] in text for text in texts), verdict
 
 
 def test_a_tolerance_passes_what_rounds_otherwise():
