@@ -75,7 +75,7 @@ constexpr std::array<std::string_view, 14> kOptionOrder{
 
 constexpr std::array<Group, 4> kCommands{{
     {"Is a kernel right?", "verify identify reveal expect replay vectors"},
-    {"What does the hardware compute?", "table cast gemm attn quantize dequantize layers cost"},
+    {"What does the hardware compute?", "table cast gemm attn quantize dequantize check layers cost"},
     {"Where does FP8 fail?", "run sweep merge claims train report"},
     {"This program", "list bench doctor completion manual help"},
 }};
@@ -110,6 +110,7 @@ constexpr std::array<Examples, 22> kExamples{{
      {"quantize weights.safetensors --recipe deepgemm -o fp8.safetensors",
       "quantize MODEL-FOLDER --recipe te-mxfp8 --layout compressed-tensors -o OUT"}},
     {"dequantize", {"dequantize MODEL-FOLDER -o OUT"}},
+    {"check", {"check MODEL-FOLDER --original ORIGINAL-FOLDER"}},
     {"cost", {"cost --model 7b"}},
     {"layers", {"layers MODEL-FOLDER --rule deepseek-v3"}},
     {"run",

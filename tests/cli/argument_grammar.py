@@ -30,7 +30,6 @@ RAW = ("json.exception", "_M_", "bad_alloc", "basic_", "std::", "stoll", "stod",
 CALLS = {
     "attn": (["q.npy", "k.npy", "v.npy"], []),
     "cast": (["1.5", "nan"], []),
-    "check": (["w.safetensors"], []),
     "claims": (["F1"], ["--out"]),
     "cost": (["--model", "7b"], []),
     "expect": (["--shape", "8x8x64", "--trials", "10"], []),

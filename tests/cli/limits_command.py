@@ -31,25 +31,26 @@ def refused(arguments, *parts, **options):
         check(f"`{name}` says {part!r}", part in result.stderr, seen)
 
 
-def save(path, shape, value=None):
+def save(path, shape, value=None, seed=1):
     """A .npy file of binary32: normal draws, or one value."""
     count = 1
     for size in shape:
         count *= size
     header = f"{{'descr': '<f4', 'fortran_order': False, 'shape': {tuple(shape)!r}, }}"
     header += " " * (-(len(header) + 11) % 64) + "\n"
-    draws = random.Random(1)
+    draws = random.Random(seed)
     data = b"".join(struct.pack("<f", draws.gauss(0, 1) if value is None else value) for _ in range(count))
     path.write_bytes(b"\x93NUMPY\x01\x00" + struct.pack("<H", len(header)) + header.encode() + data)
 
 
 def test_threads(folder):
-    a, d, q = folder / "a.npy", folder / "d.npy", folder / "q.npy"
+    a, b, d, q = (folder / f"{name}.npy" for name in "abdq")
     save(a, (96, 64))
+    save(b, (96, 64), seed=2)
     save(q, (2, 32, 16))
     (folder / "few").mkdir()
     (folder / "few").chmod(0o777)
-    product = ["gemm", a, a, "--recipe", "te-current"]
+    product = ["gemm", a, b, "--recipe", "te-current"]
     made = run(*product, "-o", d)
     check("gemm runs", made.returncode == 0, made.stderr)
     refused([*product, "--threads", "1000000"], "--threads", "4096")
@@ -70,16 +71,16 @@ def test_threads(folder):
             os.setuid(NOBODY)
         resource.setrlimit(resource.RLIMIT_NPROC, (1, 1))
 
-    for name in (folder, a, d, q):
+    for name in (folder, a, b, d, q):
         name.chmod(0o755)
     for threads in ("4", "0"):
         eight = dict(os.environ, OMP_NUM_THREADS="8")
-        alone = run(*verify_of(a, d), "--threads", threads, tool=tool, preexec_fn=few_threads, env=eight)
+        alone = run(*verify_of(a, b, d), "--threads", threads, tool=tool, preexec_fn=few_threads, env=eight)
         check("a right output passes without threads", alone.returncode == 0, (alone.returncode, alone.stderr))
         check("what is missing is told", "threads could be started" in alone.stderr, alone.stderr)
     # What a command could not start is what it was asked for, and not one of OpenMP's own number.
-    for command in (["attn", q, q, q], ["identify", a, a, d, "--recipe", "te-current"], ["verify", d, "--golden", d],
-                    ["gemm", a, a, "--recipe", "te-current"], ["expect", "--shape", "64x64x64", "--model", "sm90.wgmma.e4m3", "--trials", "10"], ["claims", "F4b"],
+    for command in (["attn", q, q, q], ["identify", a, b, d, "--recipe", "te-current"], ["verify", d, "--golden", d],
+                    ["gemm", a, b, "--recipe", "te-current"], ["expect", "--shape", "64x64x64", "--model", "sm90.wgmma.e4m3", "--trials", "10"], ["claims", "F4b"],
                     ["run", "walkthrough", "--quick", "--no-plots", "--out", folder / "few"],
                     ["train", "--length", "8", "--width", "16", "--layers", "1", "--heads", "2", "--hidden", "16", "--steps", "1"]):
         short = run(*command, "--threads", "3", tool=tool, preexec_fn=few_threads, env=eight)
@@ -89,19 +90,19 @@ def test_threads(folder):
     wrong = folder / "wrong.npy"
     save(wrong, (96, 96), 3.0)
     wrong.chmod(0o755)
-    mismatch = run(*verify_of(a, wrong), tool=tool, preexec_fn=few_threads)
+    mismatch = run(*verify_of(a, b, wrong), tool=tool, preexec_fn=few_threads)
     check("a wrong output is a mismatch there too", mismatch.returncode == 1, (mismatch.returncode, mismatch.stderr))
     for kib in range(20_000, 200_000, 20_000):
         limit = kib * 1024
         small = run(
-            *verify_of(a, d), "--threads", "8",
+            *verify_of(a, b, d), "--threads", "8",
             preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_AS, (limit, limit)),
         )  # fmt: skip
         check(f"{kib} KiB: pass, error or a loader that cannot start", small.returncode in (0, 2, 127), (small.returncode, small.stderr))
 
 
-def verify_of(a, got):
-    return ["verify", got, "--inputs", a, a, "--recipe", "te-current"]
+def verify_of(a, b, got):
+    return ["verify", got, "--inputs", a, b, "--recipe", "te-current"]
 
 
 def test_memory(folder):

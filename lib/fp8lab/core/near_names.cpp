@@ -19,7 +19,8 @@ constexpr std::size_t kShortest = 3;  ///< of a part of a name
 
 std::string folded(std::string_view text) {
   std::string out(text);
-  std::ranges::transform(out, out.begin(), [](unsigned char c) { return std::tolower(c); });
+  std::transform(out.begin(), out.end(), out.begin(),
+                 [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
   return out;
 }
 
@@ -57,7 +58,8 @@ std::vector<std::string_view> near_names(std::span<const std::string_view> names
     if (typed.empty() || !(contains || (changes <= most && changes < typed.size()))) continue;
     near.emplace_back(contains ? std::min(changes, most) : changes, name);
   }
-  std::ranges::stable_sort(near, {}, [](const auto& one) { return one.first; });
+  std::stable_sort(near.begin(), near.end(),
+                   [](const auto& a, const auto& b) { return a.first < b.first; });
   std::vector<std::string_view> nearest;
   for (const auto& [changes, name] : near)
     if (nearest.size() < kMostNear && changes <= near.front().first + 1) nearest.push_back(name);
