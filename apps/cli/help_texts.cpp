@@ -89,7 +89,7 @@ struct Examples {
   std::array<std::string_view, 3> lines;
 };
 
-constexpr std::array<Examples, 22> kExamples{{
+constexpr std::array<Examples, 23> kExamples{{
     {"verify",
      {"verify mine.npy --inputs a.npy b.npy --dtype e4m3fn --model sm90.wgmma.e4m3 --promotion 128",
       "verify mine.npy --inputs a.npy b.npy --dtype e4m3fn --call deepgemm.h100 --scale-a sa.npy "
