@@ -51,6 +51,9 @@ std::size_t columns_of_terminal(std::FILE* stream) {
 bool shows_colours(std::FILE* stream) {
   const char* refused = std::getenv("NO_COLOR");
   if (refused != nullptr && *refused != '\0') return false;
+  // mpirun reads what its processes print through terminals of its own.
+  if (std::getenv("OMPI_COMM_WORLD_RANK") != nullptr || std::getenv("PMI_RANK") != nullptr)
+    return false;
   const char* kind = std::getenv("TERM");
   return ::isatty(::fileno(stream)) != 0 && kind != nullptr && std::string_view(kind) != "dumb";
 }

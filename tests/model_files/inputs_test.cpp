@@ -195,7 +195,7 @@ TEST_CASE("scales of inputs and of the KV cache are dropped by name, and no othe
   for (const NamedTensor& item : file.tensors()) left.insert(item.name);
   CHECK(left == kept);
   std::set<std::string> told;
-  for (const DroppedTensor& one : done.dropped) told.insert(one.of + " " + one.name);
+  for (const DroppedTensor& lost : done.dropped) told.insert(lost.of + " " + lost.name);
   CHECK(told == std::set<std::string>{"KV cache m.k_scale", "KV cache n.k_scale",
                                       "input m.activation_scale", "input m.input_global_scale",
                                       "input m.input_scale", "output m.output_scale"});

@@ -135,7 +135,7 @@ TEST_CASE("two levels: 4over6 of a square adds the errors of its rows", "[scalin
   CHECK(code() == 5);  // 3 * 1.5
   x[255] = 1.0F;       // 0.75 is next to it under 1.5, which is still less than 4.5 loses
   CHECK(code() == 5);
-  for (const std::size_t at : {129, 200, 31}) x[at] = 1.0F;
+  for (const std::size_t at : {129U, 200U, 31U}) x[at] = 1.0F;
   CHECK(code() == 6);
   recipe.row_block = 8;
   CHECK_THROWS_WITH(Quantizer(recipe), contains("block: expected 1x16 or 16x16"));

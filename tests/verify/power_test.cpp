@@ -161,7 +161,8 @@ class ExpectedFaults {
     std::optional<std::vector<float>> rotated;
     if (part_.rows() > 1) {
       rotated = right_;
-      std::ranges::rotate(*rotated, rotated->begin() + static_cast<std::ptrdiff_t>(n));
+      std::rotate(rotated->begin(), rotated->begin() + static_cast<std::ptrdiff_t>(n),
+                  rotated->end());
     }
     one(FaultClass::output, "exchanged_rows", "each row in the place of the next one", rotated,
         "the output has one row");

@@ -28,8 +28,7 @@ struct CodeTable {
 class CodeValues {
  public:
   explicit CodeValues(const MeasuredPart& part)
-      : part_(part),
-        view_(part.product, part.got, {some(part.area.rows, 48), some(part.area.columns, 96)},
+      : view_(part.product, part.got, {some(part.area.rows, 48), some(part.area.columns, 96)},
               part.threads) {}
 
   void measure(Measurement& result) const {
@@ -133,7 +132,6 @@ class CodeValues {
     result.mistakes.push_back(std::move(mistake));
   }
 
-  const MeasuredPart& part_;
   MeasuredView view_;
 };
 
