@@ -78,6 +78,11 @@ class ScaleLookup {
   std::int64_t columns_;
 };
 
+/// The side of an operand's scale tiles along K; 0 where its scales do not change there.
+inline std::int64_t tile_along_k(const InverseScales& scales, const CodeMatrix& matrix) {
+  return ScaleLookup(scales, matrix).varies_along_k() ? scales.k_block : 0;
+}
+
 /// Whether either operand has scales.
 inline bool scaled(const GemmProblem& p) { return !p.a_scales.empty() || !p.b_scales.empty(); }
 

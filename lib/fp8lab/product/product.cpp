@@ -222,11 +222,6 @@ Product assemble(const GemmOperands& operands, const GemmSpec& spec) {
   return product;
 }
 
-/// The side of an operand's scale tiles along K; 0 where its scales do not change there.
-std::int64_t tile_along_k(const InverseScales& scales, const CodeMatrix& m) {
-  return ScaleLookup(scales, m).varies_along_k() ? scales.k_block : 0;
-}
-
 }  // namespace
 
 Product make_product(const GemmOperands& operands, const GemmSpec& spec) {

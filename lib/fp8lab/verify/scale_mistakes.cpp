@@ -58,12 +58,9 @@ float nearest_power_of_two(float x) {
   return x / below >= 1.5F ? 2.0F * below : below;
 }
 
-/// The length of scale tiles along K that the operands have, where it is one length.
-std::int64_t tile_along_k(const GemmProblem& p) {
-  const auto side = [](const InverseScales& scales, const CodeMatrix& m) {
-    return ScaleLookup(scales, m).varies_along_k() ? scales.k_block : std::int64_t{0};
-  };
-  return std::max(side(p.a_scales, p.a), side(p.b_scales, p.b));
+/// The length of scale tiles along K that the operands have, where it is one length; 0 without any.
+std::int64_t longest_tile_along_k(const GemmProblem& p) {
+  return std::max(tile_along_k(p.a_scales, p.a), tile_along_k(p.b_scales, p.b));
 }
 
 class Table {
@@ -179,7 +176,7 @@ class Table {
     place("first_scale_{}", "{} of the first tile of K throughout", first_of_k());
     place("tail_scale_{}", "{} of the last, shorter tile of K: that of the tile before",
           tail_as_before());
-    const std::int64_t tile = tile_along_k(p_);
+    const std::int64_t tile = longest_tile_along_k(p_);
     if (tile == 0) return;
     const std::int64_t tiles = ceil_divide(p_.a.k, tile);
     for (const auto& [column, name] :
@@ -244,7 +241,7 @@ class Table {
 
   /// The whole grid in another order.
   void orders() {
-    if (tile_along_k(p_) == 0) return;
+    if (longest_tile_along_k(p_) == 0) return;
     place("wrong_scale_axis_{}", "{} read along the wrong axis", column_major());
     place("wrong_scale_axis_{}", "{}: a column-major grid read as row-major",
           row_major_of_column_major());

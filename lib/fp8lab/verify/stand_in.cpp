@@ -23,10 +23,7 @@ std::vector<double> values_of(const CodeMatrix& m, const CodeValue& table) {
 }  // namespace
 
 std::int64_t common_scale_block(const GemmProblem& p) {
-  const auto side = [](const InverseScales& scales, const CodeMatrix& m) {
-    return ScaleLookup(scales, m).varies_along_k() ? scales.k_block : std::int64_t{0};
-  };
-  const std::int64_t block = std::gcd(side(p.a_scales, p.a), side(p.b_scales, p.b));
+  const std::int64_t block = std::gcd(tile_along_k(p.a_scales, p.a), tile_along_k(p.b_scales, p.b));
   return block > 0 ? block : std::max<std::int64_t>(p.a.k, 1);
 }
 
