@@ -7,6 +7,7 @@
 #include <array>
 #include <cmath>
 #include <string>
+#include <vector>
 
 #include "claims/formats.hpp"
 #include "claims/groups.hpp"
@@ -33,8 +34,19 @@ double after_zero(std::int64_t history) {
   return static_cast<double>(scaling.scale());
 }
 
-/// The page's listing: 448 over the largest of the last `history` amaxes, 1 where that is 0.
-double listing_after_zero(std::int64_t history) { return history > 1 ? 448.0 / 4.0 : 1.0; }
+/// The same by the page's listing: 448 over the largest of the last `history` amaxes, 1 where that
+/// is 0.
+double listing_after_zero(std::int64_t history) {
+  std::vector<double> amaxes(static_cast<std::size_t>(history));
+  double scale = 1.0;
+  std::size_t step = 0;
+  for (const double amax : {4.0, 0.0}) {
+    amaxes[step++ % amaxes.size()] = amax;
+    const double largest = *std::ranges::max_element(amaxes);
+    scale = largest == 0.0 ? 1.0 : 448.0 / largest;
+  }
+  return scale;
+}
 
 Measurement measure_s4(const ClaimContext&) {
   const Recorded& torchao = recorded("zero_amax_scale");
