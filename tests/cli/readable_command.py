@@ -4,21 +4,17 @@ Usage: readable_command.py PATH_OF_FP8LAB
 """
 
 import csv
-import fcntl
 import io
 import json
 import os
-import pty
 import re
 import shlex
 import shutil
-import struct
 import subprocess
 import tempfile
-import termios
 from pathlib import Path
 
-from checking import TOOL, check, finish
+from checking import TOOL, check, finish, on_terminal
 
 WIDTH = 80
 KINDS = ("formats", "profiles", "recipes", "models", "accumulators", "parameters", "calls", "experiments")
@@ -32,22 +28,10 @@ def run(*arguments, code=0, **environment):
     return done.stdout if code == 0 else done.stderr
 
 
-def on_terminal(*arguments, columns=WIDTH, **environment):
-    """Standard output of the command, which is a terminal."""
-    ours, its = pty.openpty()
-    fcntl.ioctl(its, termios.TIOCSWINSZ, struct.pack("HHHH", 24, columns, 0, 0))
-    child = subprocess.Popen([TOOL, *map(str, arguments)], stdout=its, stderr=subprocess.DEVNULL,
-                             env=PLAIN | {"TERM": "xterm-256color"} | environment)
-    os.close(its)
-    text = b""
-    try:
-        while part := os.read(ours, 1 << 16):
-            text += part
-    except OSError:  # the other end is closed
-        pass
-    os.close(ours)
-    check(f"{arguments}: exit on a terminal", child.wait() == 0, (child.returncode, text[-300:]))
-    return text.decode().replace("\r\n", "\n")
+def printed_on_terminal(*arguments, columns=WIDTH, **environment):
+    ended, text = on_terminal(*arguments, stream="stdout", columns=columns, env=PLAIN | {"TERM": "xterm-256color"} | environment)
+    check(f"{arguments}: exit on a terminal", ended == 0, (ended, text[-300:]))
+    return text.replace("\r\n", "\n")
 
 
 def fits(name, text, columns=WIDTH):
@@ -70,7 +54,7 @@ def test_lists():
     for kind in KINDS:
         text = run("list", kind)
         fits(f"list {kind}", text)
-        fits(f"list {kind} on a wide terminal", on_terminal("list", kind, columns=200), 200)
+        fits(f"list {kind} on a wide terminal", printed_on_terminal("list", kind, columns=200), 200)
         rows = json.loads(run("list", kind, "--json"))[kind]
         words = text.split()
         missing = {row["name"] for row in rows} - set(words)
@@ -134,7 +118,7 @@ def test_help():
             check(f"{example}: is of its command", parts[: len(words)] == words, words)
     for command, group in (("verify", "Scales:"), ("verify", "Check:"), ("gemm", "Output of the product:"), ("train", "Optimizer:")):
         check(f"{command}: options in groups", f"\n{group}\n" in options[(command,)])
-    check("a wider terminal has longer lines", len(on_terminal("verify", "--help", columns=100).split("\n")) < len(options[("verify",)].split("\n")))
+    check("a wider terminal has longer lines", len(printed_on_terminal("verify", "--help", columns=100).split("\n")) < len(options[("verify",)].split("\n")))
 
 
 def test_mistakes():
@@ -155,11 +139,11 @@ def test_mistakes():
 def test_colours():
     plain = run("list", "models")
     check("no colours in a pipe", "\x1b" not in plain)
-    coloured = on_terminal("list", "models")
+    coloured = printed_on_terminal("list", "models")
     check("colours on a terminal", "\x1b[1m" in coloured and STYLE.sub("", coloured) == plain, coloured[:200])
     for environment in ({"NO_COLOR": "1"}, {"TERM": "dumb"}):
-        check(f"no colours with {environment}", on_terminal("list", "models", **environment) == plain)
-    check("NO_COLOR that is empty is none", "\x1b" in on_terminal("list", "models", NO_COLOR=""))
+        check(f"no colours with {environment}", printed_on_terminal("list", "models", **environment) == plain)
+    check("NO_COLOR that is empty is none", "\x1b" in printed_on_terminal("list", "models", NO_COLOR=""))
     check("COLUMNS of a pipe", max(map(len, run("list", "experiments", COLUMNS="120").split("\n"))) in range(81, 121))
 
 

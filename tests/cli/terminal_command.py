@@ -3,40 +3,25 @@
 Usage: terminal_command.py PATH_OF_FP8LAB
 """
 
-import fcntl
 import json
-import os
-import pty
 import re
 import struct
-import subprocess
 import tempfile
-import termios
 from pathlib import Path
 
-from checking import TOOL, check, finish
+from checking import check, finish, on_terminal
 
 CLEAR = "\r\x1b[K"
 
 
 def drawn(*arguments, code=0):
     """What the command draws on a terminal that is its standard error, frame by frame."""
-    ours, its = pty.openpty()
-    fcntl.ioctl(its, termios.TIOCSWINSZ, struct.pack("HHHH", 24, 100, 0, 0))
-    child = subprocess.Popen([TOOL, *map(str, arguments)], stdout=subprocess.DEVNULL, stderr=its)
-    os.close(its)
-    text = b""
-    try:
-        while part := os.read(ours, 1 << 16):
-            text += part
-    except OSError:  # the other end is closed
-        pass
-    os.close(ours)
+    ended, text = on_terminal(*arguments, stream="stderr", columns=100)
     name = " ".join(map(str, arguments))
-    check(f"{name}: exit", child.wait() == code, (child.returncode, text[-300:]))
-    frames = text.decode().split(CLEAR)
+    check(f"{name}: exit", ended == code, (ended, text[-300:]))
+    frames = text.split(CLEAR)
     check(f"{name}: begins on a new line and leaves none", frames[0] == "" and frames[-1] == "", text[-300:])
-    check(f"{name}: one line", "\n" not in text.decode(), text[-300:])
+    check(f"{name}: one line", "\n" not in text, text[-300:])
     return frames[1:-1]
 
 
