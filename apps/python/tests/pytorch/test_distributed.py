@@ -5,11 +5,12 @@ import torch
 import torch.distributed as dist
 import torch.multiprocessing as mp
 from conftest import assert_same_bits, log_normal
+from ranks import RANKS, on_ranks
 from torch import nn
 
 import fp8lab.torch
 
-STEPS, RANKS, ROWS = 3, 2, 16
+STEPS, ROWS = 3, 16
 
 
 def model():
@@ -29,9 +30,7 @@ def pasts(net):
     return {name: one for name, one in net.state_dict().items() if "past" in name}
 
 
-def rank(index, port, results, reduces):
-    dist.init_process_group("gloo", init_method=f"tcp://127.0.0.1:{port}", rank=index, world_size=RANKS)
-    torch.set_num_threads(1)
+def rank(index, results, reduces):
     net, seen = model(), []
     mine = slice(ROWS * index, ROWS * (index + 1))
     for step in range(STEPS):
@@ -46,19 +45,17 @@ def rank(index, port, results, reduces):
             y.backward(dy)
         seen.append(({name: one.clone() for name, one in pasts(net).items()}, y.detach()[-ROWS // 2 :]))
     results[index] = seen
-    dist.destroy_process_group()
 
 
-def on_ranks(reduces):
+def seen_on_ranks(reduces):
     with mp.Manager() as manager:
         results = manager.dict()
-        port = 29500 + torch.randint(2000, (1,)).item()
-        mp.spawn(rank, (port, results, reduces), nprocs=RANKS)
+        on_ranks(rank, results, reduces)
         return [results[index] for index in range(RANKS)]
 
 
 def test_every_rank_has_the_scales_of_one_process_with_all_rows():
-    found, whole = on_ranks(reduces=True), model()
+    found, whole = seen_on_ranks(reduces=True), model()
     for step in range(STEPS):
         x, dy = batch(step)
         y = whole(x)
@@ -73,7 +70,7 @@ def test_every_rank_has_the_scales_of_one_process_with_all_rows():
 
 
 def test_without_a_reduction_the_ranks_drift_apart():
-    one, other = (seen[-1][0] for seen in on_ranks(reduces=False))
+    one, other = (seen[-1][0] for seen in seen_on_ranks(reduces=False))
     assert not torch.equal(one["0.fp8_activation_past"], other["0.fp8_activation_past"])
 
 

@@ -6,8 +6,8 @@ import copy
 import pytest
 import torch
 import torch.distributed as dist
-import torch.multiprocessing as mp
 from conftest import assert_same_bits
+from ranks import RANKS, on_ranks
 
 import fp8lab.torch
 
@@ -16,7 +16,6 @@ fsdp = pytest.importorskip("torch.distributed.fsdp")
 if not hasattr(fsdp, "fully_shard"):
     pytest.skip("needs fully_shard (PyTorch 2.6)", allow_module_level=True)
 
-RANKS = 2
 SMALL = dict(
     vocab_size=64, hidden_size=64, intermediate_size=96, num_hidden_layers=2, num_attention_heads=4,
     num_key_value_heads=2, max_position_embeddings=64, use_cache=False, tie_word_embeddings=False,
@@ -142,9 +141,7 @@ CASES = {
 }
 
 
-def rank_of(index, port, folder):
-    torch.set_num_threads(1)
-    dist.init_process_group("gloo", init_method=f"tcp://127.0.0.1:{port}", rank=index, world_size=RANKS)
+def rank_of(index, folder):
     dist.device_mesh.init_device_mesh("cpu", (RANKS,))
     states = {}
     for name, (run, make, recipe, steps) in CASES.items():
@@ -152,13 +149,12 @@ def rank_of(index, port, folder):
         states[name] = full_state(run(make, recipe, index, steps, *more))
     if index == 0:
         torch.save(states, f"{folder}/states.pt")
-    dist.destroy_process_group()
 
 
 @pytest.fixture(scope="module")
 def states(tmp_path_factory):
     folder = str(tmp_path_factory.mktemp("sharded"))
-    mp.spawn(rank_of, (29500 + torch.randint(2000, (1,)).item(), folder), nprocs=RANKS)
+    on_ranks(rank_of, folder)
     return torch.load(f"{folder}/states.pt")
 
 

@@ -5,14 +5,13 @@ import contextlib
 import pytest
 import torch
 import torch.distributed as dist
-import torch.multiprocessing as mp
 from conftest import assert_same_bits, log_normal
+from ranks import RANKS, on_ranks
 from torch import nn
 
 import fp8lab
 import fp8lab.torch
 
-RANKS = 2
 IN, HIDDEN, OUT, ROWS = 256, 512, 256, 32
 RECIPES = ("te-current", "deepgemm", "te-delayed")
 CASES = [
@@ -55,9 +54,7 @@ def parallel(recipe, order, amax, sequence):
     return model
 
 
-def rank(index, port, folder):
-    torch.set_num_threads(1)
-    dist.init_process_group("gloo", init_method=f"tcp://127.0.0.1:{port}", rank=index, world_size=RANKS)
+def rank(index, folder):
     results = {}
     for case in CASES:
         recipe, _, _, sequence = case
@@ -82,13 +79,12 @@ def rank(index, port, folder):
         parallel("deepgemm", "before", "whole", False)(data(0)[0])
     if index == 0:
         torch.save(results, f"{folder}/results.pt")
-    dist.destroy_process_group()
 
 
 @pytest.fixture(scope="module")
 def results(tmp_path_factory):
     folder = str(tmp_path_factory.mktemp("parallel"))
-    mp.spawn(rank, (29500 + torch.randint(2000, (1,)).item(), folder), nprocs=RANKS)
+    on_ranks(rank, folder)
     return torch.load(f"{folder}/results.pt")
 
 
