@@ -33,7 +33,7 @@ OTHERS = {
 def pages():
     """Path in the site -> README."""
     found = {"library/index.md": ROOT / "lib/README.md"}
-    for readme in sorted(ROOT.glob("lib/fp8lab/*/README.md")):
+    for readme in sorted(ROOT.glob("lib/*/*/README.md")):
         found[f"library/{readme.parent.name}.md"] = readme
     for name, folder in OTHERS.items():
         found[f"library/{name}.md"] = ROOT / folder / "README.md"
@@ -88,16 +88,36 @@ def made_pages():
     return _made
 
 
+def entry(path):
+    """A page with its name, since most of these pages have long titles."""
+    return {Path(path).stem: path}
+
+
+def unit_entries(made):
+    """The table of all units, then a list for each vendor's chip."""
+    chips = {}
+    for path in made:
+        if path.startswith("units/") and path != "units/index.md":
+            chips.setdefault(units.family(Path(path).stem), []).append(entry(path))
+    return ["units/index.md", *({chip: pages_of_chip} for chip, pages_of_chip in chips.items())]
+
+
 def on_config(config):
-    """The part of the navigation that is not in site.yml."""
-    found = pages()
-    for title, folder in (("Experiments", "experiments/"), ("Library and tools", "library/")):
+    """The part of the navigation that is not in site.yml: experiments stand before the specification, references last."""
+    found, made = pages(), made_pages()
+
+    def below(folder, paths):
         index = folder + "index.md"
-        config.nav.append({title: [index] + [path for path in found if path.startswith(folder) and path != index]})
-    made = made_pages()
-    for title, folder in (("Matrix units", "units/"), ("Scale rules", "scale-rules"), ("Python reference", "api/python/"), ("C++ reference", "api/cpp/")):
-        if paths := [path for path in made if path.startswith(folder)]:
-            config.nav.append({title: paths})
+        return [index, *(entry(path) for path in paths if path.startswith(folder) and path != index)]
+
+    specification = next(i for i, part in enumerate(config.nav) if "Specification" in part)
+    config.nav.insert(specification, {"Experiments": below("experiments/", found)})
+    if "units/index.md" in made:
+        config.nav.append({"Matrix units": unit_entries(made)})
+        config.nav.append({"Scale rules": [path for path in made if path.startswith("scale-rules")]})
+    config.nav.append({"Library and tools": below("library/", found)})
+    for title, folder in (("Python reference", "api/python/"), ("C++ reference", "api/cpp/")):
+        config.nav.append({title: [entry(path) for path in made if path.startswith(folder)]})
     return config
 
 
