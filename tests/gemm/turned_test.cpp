@@ -1,6 +1,6 @@
 // Products with few columns run as their transposes, whose rows are few: the same bits.
 
-#include "fp8lab/gemm/turned.hpp"
+#include "fp8lab/gemm/transposed.hpp"
 
 #include <algorithm>
 #include <cmath>

@@ -1,13 +1,23 @@
 #pragma once
-// Memory that is aligned for any vector, and not initialised.
+// Arrays that begin at a cache line, and the memory that they give back for the next ones.
 
 #include <cstddef>
 #include <cstdint>
 #include <memory>
 
-#include "fp8lab/gemm/buffer_pool.hpp"
-
 namespace fp8lab::gemm_detail {
+
+/// Memory that is aligned for any vector, and not initialised.
+void* take_buffer(std::size_t bytes);
+
+/// Gives back what `take_buffer(bytes)` returned. Some buffers are kept for later calls.
+void give_buffer(void* buffer, std::size_t bytes) noexcept;
+
+/// Bytes that are kept for later calls at most.
+inline constexpr std::size_t kKeptBufferBytes = std::size_t{32} << 20;
+
+/// Bytes that are kept now.
+std::size_t kept_buffer_bytes();
 
 template <typename T>
 class AlignedArray {

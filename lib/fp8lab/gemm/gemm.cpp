@@ -11,7 +11,7 @@
 #include "fp8lab/gemm/methods/methods.hpp"
 #include "fp8lab/gemm/reference.hpp"
 #include "fp8lab/gemm/run.hpp"
-#include "fp8lab/gemm/turned.hpp"
+#include "fp8lab/gemm/transposed.hpp"
 
 namespace fp8lab {
 namespace gemm_detail {

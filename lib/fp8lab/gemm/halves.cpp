@@ -199,7 +199,7 @@ GemmProblem columns_of(const GemmProblem& p, std::int64_t first, std::int64_t co
 }  // namespace
 
 bool runs_by_halves(const GemmProblem& problem) {
-  if (traits_of(problem.model).arithmetic != Arithmetic::halves) return false;
+  if (problem.model.kind != AccumulationKind::fp16_halves) return false;
   GemmProblem steps;
   steps.model = step_of_halves(problem.model);
   steps.a.format = steps.b.format = FormatId::f16;

@@ -6,7 +6,6 @@
 
 #include "fp8lab/gemm/block_scales.hpp"
 #include "fp8lab/gemm/pack_form.hpp"
-#include "fp8lab/gemm/row_summary.hpp"
 #include "fp8lab/gemm/unit_kernels.hpp"
 
 namespace fp8lab::gemm_detail {

@@ -2,7 +2,10 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
+#include <cstdint>
 #include <cstring>
+#include <span>
 
 #include "fp8lab/core/ceil_divide.hpp"
 
@@ -62,7 +65,7 @@ RowSummary summarize(const Format& f, const CodeRange& range) {
 
 void gather_codes(const CodeMatrix& m, std::int64_t row, std::int64_t first, std::int64_t count,
                   std::int64_t padded, unsigned char* to) {
-  const std::int64_t bytes = format(m.format).storage_bits / 8;
+  const std::int64_t bytes = format(m.format).bytes();
   const auto* from =
       static_cast<const unsigned char*>(m.data) + (row * m.row_stride + first * m.k_stride) * bytes;
   if (m.k_stride == 1)
@@ -78,7 +81,7 @@ void gather_codes(const CodeMatrix& m, std::int64_t row, std::int64_t first, std
 
 void prefetch_codes(const CodeMatrix& m, std::int64_t row, std::int64_t first, std::int64_t count) {
   if (m.k_stride != 1) return;
-  const std::int64_t code_bytes = format(m.format).storage_bits / 8;
+  const std::int64_t code_bytes = format(m.format).bytes();
   const auto* from =
       static_cast<const unsigned char*>(m.data) + (row * m.row_stride + first) * code_bytes;
   const std::int64_t bytes = std::min(count, m.k - first) * code_bytes;
@@ -100,7 +103,7 @@ RowSummary summarize(const KernelTable& kernels, const CodeMatrix& m, int thread
 #pragma omp parallel num_threads(threads)
   {
     RowSummary seen;
-    AlignedArray<unsigned char> codes(m.k * f.storage_bits / 8);
+    AlignedArray<unsigned char> codes(m.k * f.bytes());
 #pragma omp for
     for (std::int64_t row = 0; row < m.rows; ++row) {
       gather_codes(m, row, 0, m.k, m.k, codes.data());
@@ -134,7 +137,7 @@ PackedPanel<T>::PackedPanel(const Kernels& kernels, const PackForm& form, const 
                                           : kDotTerms),
       fold_(form.fold),
       width_(kernels.width<T>() / fold_),
-      code_bytes_(format(b.format).storage_bits / 8),
+      code_bytes_(format(b.format).bytes()),
       slab_terms_(slab_steps * terms_),
       fetches_(form.fused() && decoded_steps < slab_steps && b.k_stride == 1),
       row_stride_(round_up(slab_steps * terms_, kGroup) + (dots_ ? line_terms_ : kGroup)),
@@ -382,5 +385,236 @@ void PackedPanel<T>::place_next(Block& block, std::int64_t step) const {
 template RowSummary summarize<double>(const KernelTable&, const CodeMatrix&, int);
 template class PackedPanel<float>;
 template class PackedPanel<double>;
+
+namespace {
+
+/// Sets the codes from `first` up to `end` to -0.
+void fill_negative_zeros(const Format& f, unsigned char* codes, std::int64_t first,
+                         std::int64_t end) {
+  const std::uint32_t word = f.sign_mask() << (f.storage_bits == 32 ? 23 - f.mantissa_bits : 0);
+  const std::int64_t bytes = f.bytes();
+  for (std::int64_t i = first; i < end; ++i)
+    std::memcpy(codes + i * bytes, &word, static_cast<std::size_t>(bytes));
+}
+
+}  // namespace
+
+template <typename T>
+PackedRows<T>::PackedRows(const Kernels& kernels, const PackForm& form, const CodeMatrix& a,
+                          const BlockScaleRows* unit_scales, std::int64_t most_rows,
+                          std::int64_t most_steps)
+    : scales(a, unit_scales, Side::a, form, most_rows), kernels_(&kernels), form_(&form), a_(&a) {
+  if (form.dots.used()) return;
+  const std::int64_t row_steps = round_up(most_rows, form.fold) * most_steps;
+  const std::int64_t size = row_steps * form.terms + kMaxWidth;
+  values = AlignedArray<T>(size);
+  if (form.has_exponents()) exponents = AlignedArray<std::uint32_t>(size);
+  if (form.fused()) signs = AlignedArray<std::uint32_t>(row_steps);
+}
+
+/// The codes of the steps, [padded_rows][stride], zeros after K.
+template <typename T>
+AlignedArray<unsigned char> PackedRows<T>::gather(std::int64_t begin, std::int64_t stride,
+                                                  std::span<CodeRange> ranges) const {
+  const Format& f = format(a_->format);
+  const std::int64_t row_bytes = stride * f.bytes();
+  const std::int64_t first_term = first * form_->terms;
+  const std::int64_t inside = std::min(steps * form_->terms, a_->k - first_term);
+  AlignedArray<unsigned char> codes(padded_rows * row_bytes);
+  for (std::int64_t r = 0; r < rows; ++r) {
+    unsigned char* row = codes.data() + r * row_bytes;
+    prefetch_codes(*a_, begin + r, first_term + inside, inside);
+    gather_codes(*a_, begin + r, first_term, inside, stride, row);
+    ranges[static_cast<std::size_t>(r)].add(
+        kernels_->codes<T>(f.storage_bits).row_range(row, inside, code_layout(f)));
+    if (form_->flushes_subnormals) flush_codes(f, row, inside);
+    // What is after the last group must leave a sum of -0 alone.
+    if (form_->group != 0) {
+      const std::int64_t end = ceil_divide(a_->k, form_->group) * form_->group - first_term;
+      fill_negative_zeros(f, row, end, steps * form_->terms);
+    }
+  }
+  std::memset(codes.data() + rows * row_bytes, 0,
+              static_cast<std::size_t>((padded_rows - rows) * row_bytes));
+  return codes;
+}
+
+template <typename T>
+void PackedRows<T>::load(std::int64_t begin, std::int64_t count, std::int64_t first_step,
+                         std::int64_t step_count, std::span<CodeRange> ranges) {
+  const PackForm& form = *form_;
+  const Format& f = format(a_->format);
+  rows = count;
+  padded_rows = round_up(count, form.fold);
+  first = first_step;
+  steps = step_count;
+  scales.read(begin, count);
+  const std::int64_t stride = steps * form.terms + kMaxWidth;
+  const AlignedArray<unsigned char> codes = gather(begin, stride, ranges);
+  if (form.dots.used()) {
+    dots = PackedDotRows({codes.data(), stride, rows, steps, form.terms}, f, form.dots,
+                         kernels_->dots);
+    return;
+  }
+  kernels_->decode<T>(f.storage_bits)
+      .rows({.codes = codes.data(),
+             .row_stride = stride,
+             .rows = padded_rows,
+             .steps = steps,
+             .terms = form.terms,
+             .layout = code_layout(f),
+             .fused = form.fused(),
+             .values = values.data(),
+             .exponents = exponents.data(),
+             .signs = signs.data()});
+  if (scales.used() && form.fused()) scale_steps();
+  if (form.words()) find_exponents(kernels_->units->words, f.min_exponent());
+  if (form.group_dots) {
+    twice = AlignedArray<std::int16_t>(rows * steps * form.terms);
+    for (std::int64_t i = 0; i < rows * steps * form.terms; ++i)
+      twice.data()[i] = static_cast<std::int16_t>(2 * values.data()[i]);
+  }
+  if constexpr (std::is_same_v<T, float>) {
+    if (!form.word_dots.used()) return;
+    word_dots = PackedWordDotRows({.rows = rows,
+                                   .steps = steps,
+                                   .terms = form.terms,
+                                   .a = values.data(),
+                                   .a_exponents = exponents.data()},
+                                  form.word_dots, kernels_->units->word_dots->byte_chunk);
+  }
+}
+
+template <typename T>
+void PackedRows<T>::find_exponents(const WordKernels& kernels, int smallest) {
+  if constexpr (std::is_same_v<T, float>) {
+    const std::int64_t count = (rows * steps * form_->terms + kMaxWidth) / kMaxWidth * kMaxWidth;
+    AlignedArray<std::uint8_t> bytes(count);
+    kernels.exponents(values.data(), count, smallest, bytes.data());
+    for (std::int64_t i = 0; i < count; ++i) {
+      const std::uint32_t pair = bytes.data()[i] | std::uint32_t{bytes.data()[i]} << 8;
+      exponents.data()[i] = pair | pair << 16;
+    }
+  }
+}
+
+/// Multiplies each step by its scale, a power of two.
+template <typename T>
+void PackedRows<T>::scale_steps() {
+  const std::int64_t terms = form_->terms;
+  for (std::int64_t step = 0; step < steps; ++step)
+    for (std::int64_t r = 0; r < rows; ++r) {
+      const std::int64_t at = (step * rows + r) * terms;
+      const auto scale = static_cast<T>(scales.scale(step, r));
+      for (std::int64_t t = 0; t < terms; ++t) values.data()[at + t] *= scale;
+      // Two 16-bit exponents a word, of binary64.
+      const auto change = static_cast<std::uint16_t>(scales.exponent(step, r));
+      for (std::int64_t t = 0; t < terms; ++t) {
+        const std::uint32_t word = exponents.data()[at + t];
+        const auto next = static_cast<std::uint16_t>(word + change);
+        exponents.data()[at + t] = word == 0 ? 0 : next * 0x10001u;
+      }
+    }
+}
+
+template struct PackedRows<float>;
+template struct PackedRows<double>;
+
+namespace {
+
+constexpr int kHalfBias = 15;
+
+/// What codes become; NaN and Inf, whose outputs no kernel computes, like zeros.
+struct Table {
+  std::array<float, 256> values{};
+  std::array<std::uint8_t, 256> exponents{};
+  std::array<std::int8_t, 256> signs{};
+  std::array<std::int8_t, 256> zeros{};
+
+  Table(const Format& f, int b_bias) {
+    const float scale = std::ldexp(kStretchFloat, kHalfBias - b_bias);
+    const std::span<const Unpacked> unpacked = unpack_table(f.id);
+    const std::span<const float> decoded = decode_table(f.id);
+    for (std::size_t code = 0; code < values.size(); ++code) {
+      const Unpacked& x = unpacked[code % unpacked.size()];  // whatever is above a narrow code
+      const bool zero = !x.is_finite() || x.significand == 0;
+      values[code] = zero ? 0.0F : decoded[code % decoded.size()] * scale;
+      exponents[code] =
+          zero ? std::uint8_t{0} : static_cast<std::uint8_t>(x.exponent + kFloatBiasA);
+      signs[code] = x.negative ? 0 : -128;
+      zeros[code] = zero ? 127 : 0;
+    }
+  }
+};
+
+/// Where a step's values are: in each chunk those of even place first.
+std::array<std::int64_t, kDotTerms> places_of_values(std::int64_t chunk) {
+  std::array<std::int64_t, kDotTerms> places{};
+  for (std::int64_t t = 0; t < kDotTerms; ++t) {
+    const std::int64_t i = t % chunk;
+    places[static_cast<std::size_t>(t)] = t - i + i % 2 * (chunk / 2) + i / 2;
+  }
+  return places;
+}
+
+}  // namespace
+
+bool has_half_fields(const Format& f) {
+  return f.code_bits() == 8 && f.has_sign && (f.exponent_bits == 4 || f.exponent_bits == 5) &&
+         f.specials != SpecialValues::fnuz;
+}
+
+PackedDotRows::PackedDotRows(const DotSource& from, const Format& a, const DotLayout& b,
+                             const DotKernels& kernels)
+    : rows_(from.rows),
+      values_(from.rows * from.steps * kDotTerms),
+      exponents_(from.rows * from.steps * kDotTerms),
+      signs_(from.rows * from.steps * kDotTerms),
+      zeros_(from.rows * from.steps * kDotTerms) {
+  if (!has_half_fields(a)) {
+    look_up(from, a, b, kernels.chunk);
+    return;
+  }
+  kernels.pack({.codes = from.codes,
+                .row_stride = from.row_stride,
+                .rows = from.rows,
+                .steps = from.steps,
+                .terms = from.terms,
+                .exponent_bits = a.exponent_bits,
+                .bias = a.bias,
+                .scale = std::ldexp(kStretchFloat, kHalfBias - a.bias + kHalfBias - b.bias),
+                .values = values_.data(),
+                .exponents = exponents_.data(),
+                .signs = signs_.data(),
+                .zeros = zeros_.data()});
+}
+
+void PackedDotRows::look_up(const DotSource& from, const Format& a, const DotLayout& b,
+                            std::int64_t chunk) {
+  const Table table(a, b.bias);
+  const auto places = places_of_values(chunk);
+  std::array<std::uint8_t, kDotTerms> codes{};  // what is beyond the step's terms stays zero
+  std::array<float, kDotTerms> values{};
+  const auto copy = [&](const auto& in, auto* to) {
+    for (std::size_t t = 0; t < codes.size(); ++t) to[t] = in[codes[t]];
+  };
+  for (std::int64_t step = 0; step < from.steps; ++step) {
+    for (std::int64_t row = 0; row < from.rows; ++row) {
+      const std::int64_t at = (step * from.rows + row) * kDotTerms;
+      std::copy_n(from.codes + row * from.row_stride + step * from.terms, from.terms,
+                  codes.begin());
+      copy(table.values, values.data());
+      for (std::size_t t = 0; t < values.size(); ++t) values_.data()[at + places[t]] = values[t];
+      copy(table.exponents, exponents_.data() + at);
+      copy(table.signs, signs_.data() + at);
+      copy(table.zeros, zeros_.data() + at);
+    }
+  }
+}
+
+DotRows PackedDotRows::from(std::int64_t step) const {
+  const std::int64_t at = step * rows_ * kDotTerms;
+  return {values_.data() + at, exponents_.data() + at, signs_.data() + at, zeros_.data() + at};
+}
 
 }  // namespace fp8lab::gemm_detail

@@ -96,7 +96,7 @@ CodeMatrix CodeMatrix::row_major(FormatId id, std::span<const std::uint8_t> code
 std::uint32_t code_at(const CodeMatrix& matrix, std::int64_t row, std::int64_t k) {
   const std::int64_t at = row * matrix.row_stride + k * matrix.k_stride;
   const Format& f = format(matrix.format);
-  const int bytes = f.storage_bits / 8;
+  const int bytes = f.bytes();
   std::uint32_t word = 0;  // x86 and Arm are little endian, as the stored codes are
   std::memcpy(&word, static_cast<const unsigned char*>(matrix.data) + at * bytes,
               static_cast<std::size_t>(bytes));

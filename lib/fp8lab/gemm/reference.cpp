@@ -22,7 +22,7 @@ std::vector<Unpacked> unpack_row(const CodeMatrix& matrix, std::int64_t row) {
 }
 
 CodeMatrix part_of(const CodeMatrix& m, std::int64_t begin, std::int64_t end) {
-  const std::int64_t bytes = format(m.format).storage_bits / 8;
+  const std::int64_t bytes = format(m.format).bytes();
   CodeMatrix part = m;
   part.data = static_cast<const std::byte*>(m.data) + begin * m.k_stride * bytes;
   part.k = std::min(end, m.k) - begin;

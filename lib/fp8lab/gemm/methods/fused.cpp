@@ -176,7 +176,7 @@ MethodPtr plan_fused_float(const MethodRequest& r) {
 
 namespace {
 
-MethodPtr plan_fused_double(const MethodRequest& r, bool coarse_products) {
+MethodPtr fused_in_double(const MethodRequest& r, bool coarse_products) {
   constexpr int kMostFraction = 36;
   // What stands for zeros in operands that are packed with their scales is below any alignment
   // from here on.
@@ -191,9 +191,9 @@ MethodPtr plan_fused_double(const MethodRequest& r, bool coarse_products) {
 }  // namespace
 
 MethodPtr plan_fused_double(const MethodRequest& r) {
-  return plan_fused_double(r, has_coarse_products(r));
+  return fused_in_double(r, has_coarse_products(r));
 }
 
-MethodPtr plan_fused_double_of_words(const MethodRequest& r) { return plan_fused_double(r, true); }
+MethodPtr plan_fused_double_of_words(const MethodRequest& r) { return fused_in_double(r, true); }
 
 }  // namespace fp8lab::gemm_detail

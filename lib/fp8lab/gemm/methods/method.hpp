@@ -1,7 +1,7 @@
 #pragma once
 // A method: one way to compute products with vector kernels. It owns whether it fits a problem,
 // how operands are packed, which outputs its kernels compute, the steps, and how sums become
-// binary32. The driver (driver.hpp, tile.hpp) owns blocks, threads, promotion and scales, and knows
+// binary32. The driver (driver.hpp) owns blocks, threads, promotion and scales, and knows
 // no method by name; methods.hpp lists them.
 
 #include <cstdint>
@@ -9,12 +9,48 @@
 #include <span>
 #include <string_view>
 
+#include "fp8lab/accumulate/unit.hpp"
+#include "fp8lab/gemm/gemm.hpp"
 #include "fp8lab/gemm/kernels.hpp"
-#include "fp8lab/gemm/methods/request.hpp"
 #include "fp8lab/gemm/pack_form.hpp"
-#include "fp8lab/gemm/row_summary.hpp"
 
 namespace fp8lab::gemm_detail {
+
+struct MethodRequest {
+  /// Holds references: the problem outlives the request.
+  explicit MethodRequest(const GemmProblem& product);
+
+  const GemmProblem& problem;
+  const Format* a;
+  const Format* b;
+  /// Formats that hold all values of the operands: narrower ones than theirs where these are
+  /// copies.
+  const Format* a_values;
+  const Format* b_values;
+  AccumulationKind kind;  ///< of steps whose scales are packed with the operands: fused steps
+  bool scaled = false;    ///< such steps
+
+  [[nodiscard]] const AccumulatorModel& model() const { return problem.model; }
+  /// Whether fused steps end as kernels can end them: truncated to binary32, or to nearest even of
+  /// FP16.
+  [[nodiscard]] bool truncates() const;
+  [[nodiscard]] bool rounds_to_half() const;
+  [[nodiscard]] bool half_output() const { return problem.model.output_format == FormatId::f16; }
+  /// Steps of fused arithmetic that kernels have: exponents as stored, signs in one word.
+  [[nodiscard]] bool has_fused_steps() const;
+  /// For sums that take one product after the other: the widest step of at most so many
+  /// terms that promotion never interrupts.
+  [[nodiscard]] std::int64_t plain_terms(std::int64_t most = 32) const;
+};
+
+/// What kernels of fused and of exact steps want to know, biased as binary32 or binary64.
+StepRounding step_rounding(const AccumulatorModel& model, bool in_double);
+
+/// The smallest exponent that a c which is not zero brings to an alignment.
+int smallest_c_exponent(const AccumulatorModel& model);
+
+/// To how many fraction bits products are rounded; negative where they have no more.
+int rounded_product_bits(const MethodRequest& request);
 
 struct Kernels;
 template <typename T>

@@ -81,16 +81,17 @@ class FlushedPairs final : public PlainFloat {
 }  // namespace
 
 MethodPtr plan_float32(const MethodRequest& r) {
-  return r.arithmetic == Arithmetic::float32 ? std::make_unique<Float32>(r) : nullptr;
+  return r.kind == AccumulationKind::float32 ? std::make_unique<Float32>(r) : nullptr;
 }
 
 MethodPtr plan_multiply_adds(const MethodRequest& r) {
-  return r.arithmetic == Arithmetic::multiply_adds ? std::make_unique<MultiplyAdds>(r) : nullptr;
+  return r.kind == AccumulationKind::fused_multiply_add ? std::make_unique<MultiplyAdds>(r)
+                                                        : nullptr;
 }
 
 MethodPtr plan_flushed_pairs(const MethodRequest& r) {
   const auto fits = [](const Format& f) { return f.exponent_bits + f.mantissa_bits < 16; };
-  return r.arithmetic == Arithmetic::flushed_pairs && fits(*r.a) && fits(*r.b)
+  return r.kind == AccumulationKind::flushed_pairwise_sum && fits(*r.a) && fits(*r.b)
              ? std::make_unique<FlushedPairs>(r)
              : nullptr;
 }

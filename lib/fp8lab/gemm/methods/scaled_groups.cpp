@@ -70,7 +70,8 @@ class ScaledGroups final : public MethodOf<float> {
 MethodPtr plan_scaled_groups(const MethodRequest& r) {
   constexpr int kMostFraction = 36;
   const AccumulatorModel& m = r.model();
-  return r.arithmetic == Arithmetic::scaled_groups && m.rounding == RoundingMode::toward_zero &&
+  return r.kind == AccumulationKind::scaled_group_dot_product &&
+                 m.rounding == RoundingMode::toward_zero &&
                  m.alignment_fraction_bits <= kMostFraction
              ? std::make_unique<ScaledGroups>(r)
              : nullptr;

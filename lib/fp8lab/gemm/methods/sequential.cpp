@@ -125,7 +125,7 @@ MethodPtr plan_nearest(const MethodRequest& r, int rounded) {
 }  // namespace
 
 MethodPtr plan_sequential(const MethodRequest& r) {
-  if (r.arithmetic != Arithmetic::sequential) return nullptr;
+  if (r.kind != AccumulationKind::sequential) return nullptr;
   const int rounded = rounded_product_bits(r);
   if (r.model().rounding == RoundingMode::nearest_even) return plan_nearest(r, rounded);
   if (r.model().rounding != RoundingMode::toward_zero || rounded >= 0) return nullptr;

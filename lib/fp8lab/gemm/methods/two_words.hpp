@@ -2,7 +2,7 @@
 // Sums in two words of binary64, for methods that one word of it is not always enough.
 
 #include "fp8lab/gemm/kernels.hpp"
-#include "fp8lab/gemm/row_summary.hpp"
+#include "fp8lab/gemm/pack_form.hpp"
 
 namespace fp8lab::gemm_detail {
 

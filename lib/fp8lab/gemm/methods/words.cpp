@@ -143,7 +143,7 @@ class FusedWords final : public InWords {
 class TwoStage final : public InWords {
  public:
   explicit TwoStage(const MethodRequest& r)
-      : InWords(r), even_odd_(r.arithmetic == Arithmetic::even_odd) {
+      : InWords(r), even_odd_(r.kind == AccumulationKind::even_odd_dot_product) {
     rounding_.short_second_stage = !even_odd_ && has_short_second_stage(r);
     form_.word_dots = choose_word_dots(r, true, !even_odd_);
     sums_.drops_negative_zero = true;
@@ -185,9 +185,10 @@ MethodPtr plan_fused_words(const MethodRequest& r) {
 MethodPtr plan_two_stage(const MethodRequest& r) {
   const AccumulatorModel& m = r.model();
   const int second = m.second_stage_fraction_bits;
-  const bool fits =
-      (r.arithmetic == Arithmetic::two_stage || r.arithmetic == Arithmetic::even_odd) &&
-      fits_words(m, *r.a, *r.b, m.terms) && second >= m.alignment_fraction_bits && second <= 32;
+  const bool fits = (r.kind == AccumulationKind::two_stage_dot_product ||
+                     r.kind == AccumulationKind::even_odd_dot_product) &&
+                    fits_words(m, *r.a, *r.b, m.terms) && second >= m.alignment_fraction_bits &&
+                    second <= 32;
   return fits ? std::make_unique<TwoStage>(r) : nullptr;
 }
 

@@ -1,4 +1,4 @@
-#include "fp8lab/gemm/turned.hpp"
+#include "fp8lab/gemm/transposed.hpp"
 
 #include <utility>
 #include <vector>

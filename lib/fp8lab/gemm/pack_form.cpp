@@ -1,4 +1,4 @@
-#include "fp8lab/gemm/row_summary.hpp"
+#include "fp8lab/gemm/pack_form.hpp"
 
 #include <bit>
 

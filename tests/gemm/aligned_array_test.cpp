@@ -1,4 +1,4 @@
-#include "fp8lab/gemm/buffer_pool.hpp"
+#include "fp8lab/gemm/aligned_array.hpp"
 
 #include <algorithm>
 #include <cstdint>
