@@ -184,7 +184,7 @@ TEST_CASE("The parameters of a kind are those on which its results depend",
       {"second_stage_fraction_bits", {"6"}}};
   constexpr int kChains = 400;
   std::vector<std::string> bases;
-  for (const AccumulatorKindBase& one : accumulator_kinds()) bases.emplace_back(one.instruction);
+  for (const AccumulatorKind& one : accumulator_kinds()) bases.emplace_back(one.instruction);
   bases.insert(bases.end(), {"sm90.wgmma.e4m3.f16", "sm90.mma.e4m3.f16", "sm70.mma.f16.f16"});
   for (const std::string& base : bases) {
     const InstructionModel& model = find(base);

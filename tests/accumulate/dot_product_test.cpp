@@ -11,8 +11,8 @@
 
 #include "accumulate/oracle.hpp"
 #include "catch.hpp"
+#include "fp8lab/accumulate/arithmetic.hpp"
 #include "fp8lab/accumulate/definition.hpp"
-#include "fp8lab/accumulate/kulisch.hpp"
 #include "fp8lab/cast/cast.hpp"
 #include "fp8lab/core/error.hpp"
 #include "fp8lab/core/random.hpp"

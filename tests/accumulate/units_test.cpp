@@ -302,7 +302,7 @@ TEST_CASE("parameters tell models apart that differ in one of them", "[accumulat
 TEST_CASE("each unit says what it is", "[accumulate][units]") {
   struct Row {
     const char* model;
-    Arithmetic arithmetic;
+    AccumulationKind kind;
     const char* traits;  ///< steps, aligns, rounds sums, keeps all, scales, second stage
     int cut;
     const char* operands;
@@ -311,24 +311,25 @@ TEST_CASE("each unit says what it is", "[accumulate][units]") {
   constexpr const char* kAny = "a tensor-core input format";
   constexpr const char* kNone = "no block scales";
   for (const Row& row :
-       {Row{"sm90.wgmma.e4m3", Arithmetic::fused_steps, "sar...", 13, kAny, kNone},
-        Row{"sequential14.rne", Arithmetic::sequential, "..r...", 13, kAny, kNone},
-        Row{"fp32", Arithmetic::float32, "......", 23, kAny, kNone},
-        Row{"exact", Arithmetic::exact, "...k..", 23, kAny, kNone},
-        Row{"sm90.mma.e4m3", Arithmetic::halves, "sar...", 25,
+       {Row{"sm90.wgmma.e4m3", AccumulationKind::fused_dot_product, "sar...", 13, kAny, kNone},
+        Row{"sequential14.rne", AccumulationKind::sequential, "..r...", 13, kAny, kNone},
+        Row{"fp32", AccumulationKind::float32, "......", 23, kAny, kNone},
+        Row{"exact", AccumulationKind::exact, "...k..", 23, kAny, kNone},
+        Row{"sm90.mma.e4m3", AccumulationKind::fp16_halves, "sar...", 25,
             "an 8-bit format whose values FP16 has (fp16_halves)", kNone},
-        Row{"gfx908.mfma.f16", Arithmetic::exact_steps, "s.r...", 24, kAny, kNone},
-        Row{"gfx90a.mfma.f16", Arithmetic::flushed_pairs, "s.r...", 24, kAny, kNone},
-        Row{"gfx942.mfma.f16:F=21", Arithmetic::two_stage, "sar..2", 21, kAny, kNone},
-        Row{"gfx942.mfma.fp8:F=22", Arithmetic::even_odd, "sar..2", 22,
-            "a format of at most 8 bits (even_odd_dot_product)", kNone},
-        Row{"gfx942.mfma.f32", Arithmetic::multiply_adds, "......", 24, "f32 (fused_multiply_add)",
+        Row{"gfx908.mfma.f16", AccumulationKind::exact_dot_product, "s.r...", 24, kAny, kNone},
+        Row{"gfx90a.mfma.f16", AccumulationKind::flushed_pairwise_sum, "s.r...", 24, kAny, kNone},
+        Row{"gfx942.mfma.f16:F=21", AccumulationKind::two_stage_dot_product, "sar..2", 21, kAny,
             kNone},
-        Row{"sm100.tcgen05.mxf8f6f4.e4m3", Arithmetic::scaled_steps, "sar.m.", 25,
+        Row{"gfx942.mfma.fp8:F=22", AccumulationKind::even_odd_dot_product, "sar..2", 22,
+            "a format of at most 8 bits (even_odd_dot_product)", kNone},
+        Row{"gfx942.mfma.f32", AccumulationKind::fused_multiply_add, "......", 24,
+            "f32 (fused_multiply_add)", kNone},
+        Row{"sm100.tcgen05.mxf8f6f4.e4m3", AccumulationKind::scaled_dot_product, "sar.m.", 25,
             "a format of at most 8 bits (scaled_dot_product)", "e8m0fnu per 32"},
-        Row{"sm100.tcgen05.mxf4nvf4:F=29", Arithmetic::scaled_groups, "sar.m.", 29,
+        Row{"sm100.tcgen05.mxf4nvf4:F=29", AccumulationKind::scaled_group_dot_product, "sar.m.", 29,
             "e2m1 (scaled_group_dot_product)", "e8m0fnu per 16 or 32, or ue4m3 per 16"},
-        Row{"sm120.mma.mxf4nvf4", Arithmetic::scaled_groups, "sar.m.", 24,
+        Row{"sm120.mma.mxf4nvf4", AccumulationKind::scaled_group_dot_product, "sar.m.", 24,
             "e2m1 (scaled_group_dot_product)", "e8m0fnu or ue4m3, per 16 or 32"}}) {
     INFO(row.model);
     const AccumulatorModel& m = model(row.model);
@@ -340,7 +341,7 @@ TEST_CASE("each unit says what it is", "[accumulate][units]") {
     said += traits.keeps_all ? 'k' : '.';
     said += traits.takes_scales ? 'm' : '.';
     said += traits.has_second_stage ? '2' : '.';
-    CHECK(traits.arithmetic == row.arithmetic);
+    CHECK(m.kind == row.kind);
     CHECK(said == row.traits);
     CHECK(traits.cut_fraction_bits == row.cut);
     CHECK(unit_of(m.kind).operands() == row.operands);

@@ -4,7 +4,7 @@
 #include <string>
 
 #include "catch.hpp"
-#include "fp8lab/accumulate/model.hpp"
+#include "fp8lab/accumulate/unit.hpp"
 #include "fp8lab/cast/policy.hpp"
 #include "fp8lab/core/error.hpp"
 #include "fp8lab/scaling/quantize.hpp"
@@ -28,7 +28,8 @@ void check_names(int count, Enum (*find)(std::string_view)) {
 }  // namespace
 
 TEST_CASE("names: every value is found by its own name", "[core]") {
-  check_names<AccumulationKind>(kAccumulationKinds, find_accumulation_kind);
+  check_names<AccumulationKind>(static_cast<int>(accumulator_kinds().size()),
+                                find_accumulation_kind);
   check_names<ProductExponent>(2, find_product_exponent);
   check_names<HalfCExponent>(2, find_half_c_exponent);
   check_names<ZeroSign>(2, find_zero_sign);

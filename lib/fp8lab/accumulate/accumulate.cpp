@@ -7,7 +7,6 @@
 #include <vector>
 
 #include "fp8lab/accumulate/unit.hpp"
-#include "fp8lab/accumulate/units/units.hpp"
 #include "fp8lab/core/error.hpp"
 #include "fp8lab/core/float_environment.hpp"
 
@@ -39,25 +38,6 @@ std::vector<Unpacked> unpack_all(FormatId id, std::span<const std::uint32_t> cod
 }
 
 }  // namespace
-
-const AccumulatorUnit& unit_of(AccumulationKind kind) {
-  using namespace accumulate_detail;
-  // In the order of the enumerators.
-  static const std::array<const AccumulatorUnit*, kAccumulationKinds> units{
-      &fused_dot_product_unit(),
-      &sequential_unit(),
-      &float32_unit(),
-      &exact_unit(),
-      &fp16_halves_unit(),
-      &exact_dot_product_unit(),
-      &flushed_pairwise_sum_unit(),
-      &two_stage_dot_product_unit(),
-      &even_odd_dot_product_unit(),
-      &fused_multiply_add_unit(),
-      &scaled_dot_product_unit(),
-      &scaled_group_dot_product_unit()};
-  return *units[static_cast<std::size_t>(kind)];
-}
 
 float dot_product(const AccumulatorModel& model, std::span<const Unpacked> a,
                   std::span<const Unpacked> b, const BlockScales& scales, float c) {

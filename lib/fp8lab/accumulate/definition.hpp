@@ -19,18 +19,27 @@
 #include <vector>
 
 #include "fp8lab/accumulate/model.hpp"
-#include "fp8lab/accumulate/parameters.hpp"
 #include "fp8lab/core/model_text.hpp"
 
 namespace fp8lab {
 
-/// A kind of unit that definitions can use as their base.
-struct AccumulatorKindBase {
-  AccumulationKind kind;
-  std::string_view alias;        ///< a shorter spelling of the kind's name; empty: none
-  std::string_view instruction;  ///< it gives the parameters that a definition leaves out
+/// A parameter that definitions (definition.hpp) can set.
+struct AccumulatorParameter {
+  std::string_view name;    ///< the name of the field of `AccumulatorModel` or `InstructionModel`
+  std::string_view alias;   ///< a shorter spelling; empty: none
+  std::string_view values;  ///< the allowed values, in words; a kind may allow fewer
+  std::string_view help;
+
+  /// The value as text that `set` reads.
+  std::string (*get)(const InstructionModel& model);
+  /// Throws `Error` that names `name` if the text is not a value. `validate` checks ranges.
+  void (*set)(InstructionModel& model, std::string_view name, std::string_view text);
 };
-std::span<const AccumulatorKindBase> accumulator_kinds();
+
+std::span<const AccumulatorParameter> accumulator_parameters();
+
+/// The parameter with this name or alias. Throws `Error` that lists them.
+const AccumulatorParameter& find_accumulator_parameter(std::string_view name);
 
 /// Names of the parameters on which the results of a model depend: those of its unit, given its
 /// other parameters, then a_format and b_format. A definition cannot give any others.

@@ -12,18 +12,6 @@
 namespace fp8lab {
 namespace {
 
-constexpr std::array<std::string_view, kAccumulationKinds> kKindNames{"fused_dot_product",
-                                                                      "sequential",
-                                                                      "float32",
-                                                                      "exact",
-                                                                      "fp16_halves",
-                                                                      "exact_dot_product",
-                                                                      "flushed_pairwise_sum",
-                                                                      "two_stage_dot_product",
-                                                                      "even_odd_dot_product",
-                                                                      "fused_multiply_add",
-                                                                      "scaled_dot_product",
-                                                                      "scaled_group_dot_product"};
 constexpr std::array<std::string_view, 2> kProductExponentNames{"stored", "normalized"};
 constexpr std::array<std::string_view, 2> kHalfCExponentNames{"stored", "widened"};
 constexpr std::array<std::string_view, 2> kZeroSignNames{"kept", "positive"};
@@ -82,14 +70,6 @@ std::vector<ModelParameter> parameters_of(const AccumulatorModel& m) {
   if (m.kind == AccumulationKind::scaled_group_dot_product)
     all.push_back({"takes_ue4m3_per_32", m.takes_ue4m3_per_32 ? "true" : "false"});
   return all;
-}
-
-std::string_view to_string(AccumulationKind kind) {
-  return kKindNames[static_cast<std::size_t>(kind)];
-}
-
-AccumulationKind find_accumulation_kind(std::string_view name) {
-  return find_enumerator<AccumulationKind>(kKindNames, "kind", name);
 }
 
 std::string_view to_string(ProductExponent exponent) {

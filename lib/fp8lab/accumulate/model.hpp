@@ -28,7 +28,6 @@ enum class AccumulationKind : std::uint8_t {
   scaled_dot_product,        ///< the fused step of products whose scales enter the alignment
   scaled_group_dot_product,  ///< the same for scaled exact sums of 16 products each
 };
-inline constexpr int kAccumulationKinds = 12;
 std::string_view to_string(AccumulationKind kind);
 /// The kind called `name`. Throws `Error`.
 AccumulationKind find_accumulation_kind(std::string_view name);

@@ -1,4 +1,7 @@
 #include <fmt/format.h>
+#include <cstddef>
+#include <string_view>
+#include "fp8lab/formats/format.hpp"
 
 #include <algorithm>
 #include <array>
@@ -6,13 +9,104 @@
 
 #include "fp8lab/accumulate/definition.hpp"
 #include "fp8lab/accumulate/model.hpp"
-#include "fp8lab/accumulate/pairs.hpp"
-#include "fp8lab/accumulate/recordings.hpp"
 #include "fp8lab/core/error.hpp"
-#include "fp8lab/core/named.hpp"
+#include "fp8lab/core/names.hpp"
 
 namespace fp8lab {
 namespace {
+
+// The instructions that take any two of E4M3, E5M2, E3M2, E2M3 and E2M1 (PTX: f8f6f4, mxf8f6f4):
+// their formats and names, one for each of 25 pairs.
+
+constexpr std::array kPairedFormats{FormatId::e4m3fn, FormatId::e5m2, FormatId::e3m2,
+                                    FormatId::e2m3, FormatId::e2m1};
+constexpr std::size_t kPairs = kPairedFormats.size() * kPairedFormats.size();
+
+struct FormatPair {
+  FormatId a;
+  FormatId b;
+};
+constexpr FormatPair format_pair(std::size_t i) {
+  return {kPairedFormats[i / kPairedFormats.size()], kPairedFormats[i % kPairedFormats.size()]};
+}
+
+/// A text that is put together while compiling.
+class PairName {
+ public:
+  constexpr PairName() = default;
+  /// `prefix`, the format of both operands or those of a and b, `suffix`.
+  constexpr PairName(std::string_view prefix, FormatPair pair, std::string_view suffix) {
+    add(prefix);
+    add(instruction_word(pair.a));
+    if (pair.a != pair.b) {
+      add(".");
+      add(instruction_word(pair.b));
+    }
+    add(suffix);
+  }
+  [[nodiscard]] constexpr std::string_view view() const { return {text_.data(), size_}; }
+
+ private:
+  static constexpr std::string_view instruction_word(FormatId id) {
+    return id == FormatId::e4m3fn ? "e4m3" : format(id).name;
+  }
+  constexpr void add(std::string_view part) {
+    for (const char letter : part) text_[size_++] = letter;
+  }
+
+  std::array<char, 48> text_{};
+  std::size_t size_ = 0;
+};
+
+constexpr std::array<PairName, kPairs> pair_names(std::string_view prefix,
+                                                  std::string_view suffix = "") {
+  std::array<PairName, kPairs> names;
+  for (std::size_t i = 0; i < kPairs; ++i) names[i] = PairName(prefix, format_pair(i), suffix);
+  return names;
+}
+
+// The files of recorded outputs that stand behind a measured model. The rows of each are of one
+// GPU; tests/golden/silicon has some of them.
+
+/// The cases that `fp8lab-cuda record` makes for an instruction.
+constexpr ReplayedRows on_h200(std::string_view recording) { return {recording, "H200", 10240}; }
+
+constexpr std::array kVolta{ReplayedRows{"v100_mma_f16", "V100", 500}};
+constexpr std::array kVoltaHalf{ReplayedRows{"v100_mma_f16_f16out", "V100", 250}};
+constexpr std::array kAmpere{ReplayedRows{"a100_mma_f16", "A100", 1000}};
+constexpr std::array kAmpereHalf{ReplayedRows{"a100_mma_f16_f16out", "A100", 500}};
+constexpr std::array kAda{ReplayedRows{"ada_mma_e4m3", "Ada", 2000}};
+constexpr std::array kAdaHalf{ReplayedRows{"ada_mma_e4m3_f16out", "Ada", 1000}};
+constexpr std::array kHopperF16{on_h200("h200_mma_f16")};
+constexpr std::array kHopperBf16{ReplayedRows{"h100_mma_bf16", "H100", 1000},
+                                 on_h200("h200_mma_bf16")};
+constexpr std::array kHopperRowsTf32{on_h200("h200_mma_tf32")};
+constexpr std::array kHopperF16Half{ReplayedRows{"h100_mma_f16_f16out", "H100", 500},
+                                    on_h200("h200_mma_f16_f16out")};
+constexpr std::array kHopperE4m3{ReplayedRows{"h100_mma_e4m3", "H100", 1000},
+                                 on_h200("h200_mma_e4m3")};
+constexpr std::array kHopperE5m2{ReplayedRows{"h100_mma_e5m2", "H100", 1000},
+                                 on_h200("h200_mma_e5m2")};
+constexpr std::array kHopperE4m3Half{ReplayedRows{"h100_mma_e4m3_f16out", "H100", 1000},
+                                     on_h200("h200_mma_e4m3_f16out")};
+constexpr std::array kHopperE5m2Half{ReplayedRows{"h100_mma_e5m2_f16out", "H100", 1000},
+                                     on_h200("h200_mma_e5m2_f16out")};
+constexpr std::array kWgmmaF16{on_h200("h200_wgmma_f16")};
+constexpr std::array kWgmmaF16Half{on_h200("h200_wgmma_f16_f16out")};
+constexpr std::array kWgmmaBf16{on_h200("h200_wgmma_bf16")};
+constexpr std::array kWgmmaTf32{on_h200("h200_wgmma_tf32")};
+constexpr std::array kWgmmaE4m3{ReplayedRows{"h100_wgmma_e4m3", "H100", 2000},
+                                on_h200("h200_wgmma_e4m3")};
+constexpr std::array kWgmmaE5m2{ReplayedRows{"h100_wgmma_e5m2", "H100", 2000},
+                                on_h200("h200_wgmma_e5m2")};
+constexpr std::array kWgmmaE4m3E5m2{on_h200("h200_wgmma_e4m3_e5m2")};
+constexpr std::array kWgmmaE5m2E4m3{on_h200("h200_wgmma_e5m2_e4m3")};
+constexpr std::array kWgmmaE4m3Half{on_h200("h200_wgmma_e4m3_f16out")};
+constexpr std::array kWgmmaE5m2Half{on_h200("h200_wgmma_e5m2_f16out")};
+constexpr std::array kWgmmaE4m3E5m2Half{on_h200("h200_wgmma_e4m3_e5m2_f16out")};
+constexpr std::array kWgmmaE5m2E4m3Half{on_h200("h200_wgmma_e5m2_e4m3_f16out")};
+constexpr std::array kBlackwellE4m3{ReplayedRows{"b200_mma_e4m3", "B200", 1000}};
+constexpr std::array kBlackwellE5m2{ReplayedRows{"b200_mma_e5m2", "B200", 1000}};
 
 using enum FormatId;
 

@@ -3,8 +3,8 @@
 // everything that depends on the kind: its scalar step, its operands, the distance of its result
 // from the exact sum, and the parameters of the model that it uses.
 //
-// To add a unit, add a class there, an enumerator and parameters in model.hpp, and rows in
-// registry.cpp (docs/adding.md).
+// To add a unit, add a class there, an enumerator and parameters in model.hpp, a row in kinds.cpp,
+// and instructions in registry.cpp (docs/adding.md).
 
 #include <cstdint>
 #include <span>
@@ -19,26 +19,8 @@
 
 namespace fp8lab {
 
-/// The arithmetic of a sum, as far as fast kernels distinguish units.
-enum class Arithmetic : std::uint8_t {
-  fused_steps,    ///< the fused truncated dot product of the model's parameters
-  halves,         ///< two fused steps an instruction, then an addition
-  sequential,     ///< one product at a time, every sum rounded
-  float32,        ///< one binary32 addition a product
-  exact,          ///< one rounding of the exact sum
-  exact_steps,    ///< the exact sum of c and the products of a step, rounded once per step
-  multiply_adds,  ///< one binary32 fused multiply-add a product
-  flushed_pairs,  ///< binary32 sums of pairs of products, without subnormals
-  two_stage,      ///< aligned products, then their sum and c rounded down
-  even_odd,       ///< the same, with even and odd products separate
-  scaled_steps,   ///< fused steps of products that scales shift before the alignment
-  scaled_groups,  ///< fused steps of scaled exact sums
-  other,          ///< only the scalar step computes it
-};
-
 /// Properties of a unit with its parameters, for tools.
 struct UnitTraits {
-  Arithmetic arithmetic = Arithmetic::other;
   bool has_steps = false;    ///< takes `terms` products at a time, and `terms` is a parameter
   bool aligns = false;       ///< truncates terms at `alignment_fraction_bits`
   bool rounds_sums = false;  ///< `output_fraction_bits` and `rounding` have an effect
@@ -87,6 +69,17 @@ class AccumulatorUnit {
     return "no block scales";
   }
 };
+
+/// One kind of unit. Definitions can use a kind as their base (definition.hpp).
+struct AccumulatorKind {
+  AccumulationKind kind;
+  std::string_view name;
+  std::string_view alias;        ///< a shorter spelling of the name; empty: none
+  std::string_view instruction;  ///< gives the parameters that a definition leaves out
+  const AccumulatorUnit& (*unit)();
+};
+/// All kinds, in the order of the enumerators.
+std::span<const AccumulatorKind> accumulator_kinds();
 
 /// The unit of this kind.
 const AccumulatorUnit& unit_of(AccumulationKind kind);

@@ -78,7 +78,7 @@ void for_two_stage(AccumulatorModel model, const Use& use) {
 }
 
 AccumulatorModel of_kind(AccumulationKind kind, std::int64_t terms) {
-  for (const AccumulatorKindBase& one : accumulator_kinds())
+  for (const AccumulatorKind& one : accumulator_kinds())
     if (one.kind == kind) {
       AccumulatorModel model = find_instruction_model(one.instruction).accumulator;
       if (has(model, "terms")) model.terms = static_cast<int>(terms);

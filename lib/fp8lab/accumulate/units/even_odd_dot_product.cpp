@@ -3,8 +3,8 @@
 
 #include <algorithm>
 
+#include "fp8lab/accumulate/units/steps.hpp"
 #include "fp8lab/accumulate/units/two_stage.hpp"
-#include "fp8lab/accumulate/units/units.hpp"
 
 namespace fp8lab::accumulate_detail {
 namespace {
@@ -30,7 +30,6 @@ class EvenOddDotProduct final : public TwoStageUnit {
   }
 
  private:
-  [[nodiscard]] Arithmetic arithmetic() const override { return Arithmetic::even_odd; }
   [[nodiscard]] float step(const AccumulatorModel& model, std::span<const Unpacked> a,
                            std::span<const Unpacked> b, float c) const override {
     Specials specials;

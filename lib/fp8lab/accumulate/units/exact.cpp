@@ -1,7 +1,7 @@
 #include <cmath>
 
 #include "fp8lab/accumulate/arithmetic.hpp"
-#include "fp8lab/accumulate/units/units.hpp"
+#include "fp8lab/accumulate/units/steps.hpp"
 
 namespace fp8lab::accumulate_detail {
 namespace {
@@ -41,9 +41,7 @@ class ExactSum final : public AccumulatorUnit {
     return {};
   }
   [[nodiscard]] UnitTraits traits(const AccumulatorModel& model) const override {
-    return {.arithmetic = Arithmetic::exact,
-            .cut_fraction_bits = model.output_fraction_bits,
-            .keeps_all = true};
+    return {.cut_fraction_bits = model.output_fraction_bits, .keeps_all = true};
   }
   [[nodiscard]] float dot_product(const AccumulatorModel& /*model*/, std::span<const Unpacked> a,
                                   std::span<const Unpacked> b, const BlockScales& /*scales*/,
@@ -64,10 +62,7 @@ class ExactDotProduct final : public AccumulatorUnit {
     return {"terms"};
   }
   [[nodiscard]] UnitTraits traits(const AccumulatorModel& /*model*/) const override {
-    return {.arithmetic = Arithmetic::exact_steps,
-            .has_steps = true,
-            .rounds_sums = true,
-            .cut_fraction_bits = 24};
+    return {.has_steps = true, .rounds_sums = true, .cut_fraction_bits = 24};
   }
   [[nodiscard]] float dot_product(const AccumulatorModel& model, std::span<const Unpacked> a,
                                   std::span<const Unpacked> b, const BlockScales& /*scales*/,

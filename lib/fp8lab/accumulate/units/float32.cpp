@@ -6,7 +6,7 @@
 
 #include "fp8lab/accumulate/accumulate.hpp"
 #include "fp8lab/accumulate/arithmetic.hpp"
-#include "fp8lab/accumulate/units/units.hpp"
+#include "fp8lab/accumulate/units/steps.hpp"
 
 namespace fp8lab::accumulate_detail {
 namespace {
@@ -18,7 +18,7 @@ class Float32 final : public AccumulatorUnit {
     return {};
   }
   [[nodiscard]] UnitTraits traits(const AccumulatorModel& model) const override {
-    return {.arithmetic = Arithmetic::float32, .cut_fraction_bits = model.output_fraction_bits};
+    return {.cut_fraction_bits = model.output_fraction_bits};
   }
 
   /// Binary32 additions of the products, each product rounded to binary32 first where it does not

@@ -7,7 +7,7 @@
 
 #include "fp8lab/accumulate/accumulate.hpp"
 #include "fp8lab/accumulate/arithmetic.hpp"
-#include "fp8lab/accumulate/units/units.hpp"
+#include "fp8lab/accumulate/units/steps.hpp"
 #include "fp8lab/core/error.hpp"
 
 namespace fp8lab::accumulate_detail {
@@ -48,10 +48,7 @@ class FlushedPairwiseSum final : public AccumulatorUnit {
     return {"terms"};
   }
   [[nodiscard]] UnitTraits traits(const AccumulatorModel& /*model*/) const override {
-    return {.arithmetic = Arithmetic::flushed_pairs,
-            .has_steps = true,
-            .rounds_sums = true,
-            .cut_fraction_bits = 24};
+    return {.has_steps = true, .rounds_sums = true, .cut_fraction_bits = 24};
   }
 
   void validate(const AccumulatorModel& m) const override {

@@ -5,7 +5,7 @@
 #include "fp8lab/accumulate/arithmetic.hpp"
 #include "fp8lab/accumulate/halves.hpp"
 #include "fp8lab/accumulate/units/fused_dot_product.hpp"
-#include "fp8lab/accumulate/units/units.hpp"
+#include "fp8lab/accumulate/units/steps.hpp"
 #include "fp8lab/core/error.hpp"
 
 namespace fp8lab::accumulate_detail {
@@ -34,9 +34,7 @@ class Fp16Halves final : public AccumulatorUnit {
     return names;
   }
   [[nodiscard]] UnitTraits traits(const AccumulatorModel& model) const override {
-    UnitTraits traits = fused_traits(model);
-    traits.arithmetic = Arithmetic::halves;
-    return traits;
+    return fused_traits(model);
   }
 
   void validate(const AccumulatorModel& m) const override {

@@ -5,7 +5,7 @@
 #include <cmath>
 
 #include "fp8lab/accumulate/arithmetic.hpp"
-#include "fp8lab/accumulate/units/units.hpp"
+#include "fp8lab/accumulate/units/steps.hpp"
 
 namespace fp8lab::accumulate_detail {
 namespace {
@@ -127,11 +127,7 @@ UnitTraits fused_traits(const AccumulatorModel& model) {
   // An alignment that loses nothing leaves the output as the cut.
   const int cut = model.alignment_fraction_bits > 30 ? model.output_fraction_bits + 1
                                                      : model.alignment_fraction_bits;
-  return {.arithmetic = Arithmetic::fused_steps,
-          .has_steps = true,
-          .aligns = true,
-          .rounds_sums = true,
-          .cut_fraction_bits = cut};
+  return {.has_steps = true, .aligns = true, .rounds_sums = true, .cut_fraction_bits = cut};
 }
 
 const AccumulatorUnit& fused_dot_product_unit() {

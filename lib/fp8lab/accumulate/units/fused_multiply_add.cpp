@@ -6,7 +6,7 @@
 #include "fp8lab/accumulate/accumulate.hpp"
 #include "fp8lab/accumulate/arithmetic.hpp"
 #include "fp8lab/accumulate/units/float32.hpp"
-#include "fp8lab/accumulate/units/units.hpp"
+#include "fp8lab/accumulate/units/steps.hpp"
 
 namespace fp8lab::accumulate_detail {
 namespace {
@@ -28,7 +28,7 @@ class FusedMultiplyAdd final : public AccumulatorUnit {
     return {};
   }
   [[nodiscard]] UnitTraits traits(const AccumulatorModel& /*model*/) const override {
-    return {.arithmetic = Arithmetic::multiply_adds, .cut_fraction_bits = 24};
+    return {.cut_fraction_bits = 24};
   }
   [[nodiscard]] bool takes(const Format& operand) const override {
     return operand.id == FormatId::f32;

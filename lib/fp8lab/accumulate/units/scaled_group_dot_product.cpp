@@ -7,7 +7,7 @@
 
 #include "fp8lab/accumulate/arithmetic.hpp"
 #include "fp8lab/accumulate/units/fused_dot_product.hpp"
-#include "fp8lab/accumulate/units/units.hpp"
+#include "fp8lab/accumulate/units/steps.hpp"
 #include "fp8lab/core/error.hpp"
 
 namespace fp8lab::accumulate_detail {
@@ -64,7 +64,6 @@ class ScaledGroupDotProduct final : public AccumulatorUnit {
   }
   [[nodiscard]] UnitTraits traits(const AccumulatorModel& model) const override {
     UnitTraits traits = fused_traits(model);
-    traits.arithmetic = Arithmetic::scaled_groups;
     traits.takes_scales = true;
     return traits;
   }

@@ -1,7 +1,7 @@
 #include <cmath>
 
 #include "fp8lab/accumulate/arithmetic.hpp"
-#include "fp8lab/accumulate/units/units.hpp"
+#include "fp8lab/accumulate/units/steps.hpp"
 
 namespace fp8lab::accumulate_detail {
 namespace {
@@ -13,9 +13,7 @@ class Sequential final : public AccumulatorUnit {
     return {"output_fraction_bits", "rounding", "product_fraction_bits"};
   }
   [[nodiscard]] UnitTraits traits(const AccumulatorModel& model) const override {
-    return {.arithmetic = Arithmetic::sequential,
-            .rounds_sums = true,
-            .cut_fraction_bits = model.output_fraction_bits};
+    return {.rounds_sums = true, .cut_fraction_bits = model.output_fraction_bits};
   }
 
   [[nodiscard]] float dot_product(const AccumulatorModel& model, std::span<const Unpacked> a,

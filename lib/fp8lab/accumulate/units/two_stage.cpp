@@ -6,7 +6,7 @@
 #include <bit>
 #include <cmath>
 
-#include "fp8lab/accumulate/units/units.hpp"
+#include "fp8lab/accumulate/units/steps.hpp"
 #include "fp8lab/core/error.hpp"
 
 namespace fp8lab::accumulate_detail {
@@ -83,8 +83,7 @@ std::vector<std::string_view> TwoStageUnit::parameters(const AccumulatorModel& /
 }
 
 UnitTraits TwoStageUnit::traits(const AccumulatorModel& model) const {
-  return {.arithmetic = arithmetic(),
-          .has_steps = true,
+  return {.has_steps = true,
           .aligns = true,
           .rounds_sums = true,
           .cut_fraction_bits = model.alignment_fraction_bits,

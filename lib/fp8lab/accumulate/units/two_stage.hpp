@@ -55,7 +55,6 @@ class TwoStageUnit : public AccumulatorUnit {
              BoundedSum& sum) const override;
 
  private:
-  [[nodiscard]] virtual Arithmetic arithmetic() const = 0;
   /// One instruction: c and the products of at most `model.terms` elements.
   [[nodiscard]] virtual float step(const AccumulatorModel& model, std::span<const Unpacked> a,
                                    std::span<const Unpacked> b, float c) const = 0;

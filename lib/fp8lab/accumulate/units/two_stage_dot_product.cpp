@@ -1,15 +1,14 @@
 // CDNA3 (MI300): MFMA of FP16, BF16 and XF32. From mmasim 2.1.1 and the MATLAB models of Khattak
 // and Mikaitis; not measured here.
 
+#include "fp8lab/accumulate/units/steps.hpp"
 #include "fp8lab/accumulate/units/two_stage.hpp"
-#include "fp8lab/accumulate/units/units.hpp"
 
 namespace fp8lab::accumulate_detail {
 namespace {
 
 class TwoStageDotProduct final : public TwoStageUnit {
  private:
-  [[nodiscard]] Arithmetic arithmetic() const override { return Arithmetic::two_stage; }
   [[nodiscard]] float step(const AccumulatorModel& model, std::span<const Unpacked> a,
                            std::span<const Unpacked> b, float c) const override {
     Specials specials;

@@ -1,5 +1,6 @@
 #pragma once
-// Every kind of matrix unit, each in a file of its name.
+// What the units of this folder share. Each kind is a class in a file of its name, which kinds.cpp
+// names.
 
 #include <algorithm>
 #include <span>
@@ -7,19 +8,6 @@
 #include "fp8lab/accumulate/unit.hpp"
 
 namespace fp8lab::accumulate_detail {
-
-const AccumulatorUnit& fused_dot_product_unit();
-const AccumulatorUnit& sequential_unit();
-const AccumulatorUnit& float32_unit();
-const AccumulatorUnit& exact_unit();
-const AccumulatorUnit& fp16_halves_unit();
-const AccumulatorUnit& exact_dot_product_unit();
-const AccumulatorUnit& flushed_pairwise_sum_unit();
-const AccumulatorUnit& two_stage_dot_product_unit();
-const AccumulatorUnit& even_odd_dot_product_unit();
-const AccumulatorUnit& fused_multiply_add_unit();
-const AccumulatorUnit& scaled_dot_product_unit();
-const AccumulatorUnit& scaled_group_dot_product_unit();
 
 /// Calls `step` with at most `model.terms` of `items` at a time, at least once.
 template <typename T, typename Step>
