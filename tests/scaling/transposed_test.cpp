@@ -6,7 +6,7 @@
 
 #include "catch.hpp"
 #include "fp8lab/cast/kernels/kernels.hpp"
-#include "fp8lab/scaling/cross_encoder.hpp"
+#include "fp8lab/scaling/encode_transposed.hpp"
 #include "fp8lab/scaling/presets.hpp"
 #include "scaling/tensors.hpp"
 

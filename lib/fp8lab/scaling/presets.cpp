@@ -7,7 +7,6 @@
 #include <vector>
 
 #include "fp8lab/core/error.hpp"
-#include "fp8lab/core/named.hpp"
 #include "fp8lab/core/names.hpp"
 #include "fp8lab/scaling/preset_list.hpp"
 

@@ -13,7 +13,7 @@
 #include "fp8lab/core/threads.hpp"
 #include "fp8lab/scaling/backend_cast.hpp"
 #include "fp8lab/scaling/encode_tiles.hpp"
-#include "fp8lab/scaling/encode_turned.hpp"
+#include "fp8lab/scaling/encode_transposed.hpp"
 #include "fp8lab/scaling/tile_scales.hpp"
 #include "fp8lab/scaling/two_level.hpp"
 
@@ -296,7 +296,7 @@ void Quantizer::quantize_into(const FloatMatrix& x, QuantizedTensor& q, bool wit
   }
   if (with_transpose) {
     QuantizedTensor& turned = allocate_transpose(recipe_, x, q);
-    encode_turned(recipe_, x, q.scales.size() != 1, q, turned, execution);
+    encode_transposed(recipe_, x, q.scales.size() != 1, q, turned, execution);
   } else {
     q.transposed.reset();
   }

@@ -1,6 +1,5 @@
 #pragma once
-// Tiles of one row of a matrix and, for its transposed copy, tiles of one column: each element is
-// read once and encoded twice, while a core's second cache holds it.
+// The transposed copy of a quantized tensor. docs/lab/scaling.md says how memory is read.
 
 #include <cstdint>
 #include <vector>
@@ -8,7 +7,8 @@
 #include "fp8lab/cast/kernels/kernels.hpp"
 #include "fp8lab/core/cache_line.hpp"
 #include "fp8lab/core/target.hpp"
-#include "fp8lab/scaling/code_turner.hpp"
+#include "fp8lab/scaling/code_transposer.hpp"
+#include "fp8lab/scaling/encode_tiles.hpp"
 #include "fp8lab/scaling/quantize.hpp"
 #include "fp8lab/scaling/tile_caster.hpp"
 #include "fp8lab/scaling/tile_kernels.hpp"
@@ -65,7 +65,7 @@ class CrossEncoder {
   CrossBlocks blocks_;
   const TileKernels& kernels_;
   TileCaster caster_;
-  CodeTurner turner_;
+  CodeTransposer turner_;
   std::vector<TileScales> groups_;    ///< of rows, block beside block
   TileScales* row_scales_ = nullptr;  ///< those of this block
   TileScales column_scales_;          ///< band after band, blocks_.columns tiles each
@@ -77,5 +77,10 @@ class CrossEncoder {
   CodeVector column_codes_;        ///< not turned yet
   CodeVector row_codes_;           ///< those of a padded band
 };
+
+/// Fills `turned`, which has its shape [x.k, x.rows], and, where `with_original` is set, `q`
+/// too: one read serves both where tiles allow. Else `q` is finished.
+void encode_transposed(const Recipe& recipe, const FloatMatrix& x, bool with_original,
+                       QuantizedTensor& q, QuantizedTensor& turned, const Execution& execution);
 
 }  // namespace fp8lab::scaling_detail

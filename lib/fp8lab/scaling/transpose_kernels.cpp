@@ -1,9 +1,9 @@
-#include "fp8lab/scaling/turn_kernels.hpp"
+#include "fp8lab/scaling/code_transposer.hpp"
 
 #include <algorithm>
 
 #undef HWY_TARGET_INCLUDE
-#define HWY_TARGET_INCLUDE "fp8lab/scaling/turn_kernels.cpp"
+#define HWY_TARGET_INCLUDE "fp8lab/scaling/transpose_kernels.cpp"
 #include "hwy/foreach_target.h"
 //
 #include "hwy/highway.h"
@@ -76,8 +76,8 @@ void copy(const std::uint8_t* from, std::size_t from_stride, std::size_t rows, s
   }
 }
 
-const TurnKernels& turn_table() {
-  static constexpr TurnKernels kTable{turn, copy<false>, copy<true>};
+const TransposeKernels& turn_table() {
+  static constexpr TransposeKernels kTable{turn, copy<false>, copy<true>};
   return kTable;
 }
 
@@ -104,11 +104,11 @@ void reference_copy(const std::uint8_t* from, std::size_t from_stride, std::size
     std::copy_n(from + r * from_stride, columns, to + r * to_stride);
 }
 
-constexpr TurnKernels kReference{reference_turn, reference_copy, reference_copy};
+constexpr TransposeKernels kReference{reference_turn, reference_copy, reference_copy};
 
 }  // namespace
 
-const TurnKernels& turn_kernels(Target target) {
+const TransposeKernels& transpose_kernels(Target target) {
   switch (target) {
     FP8LAB_TARGET_CASES(turn_table)
     default:

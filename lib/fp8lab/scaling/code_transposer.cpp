@@ -1,4 +1,4 @@
-#include "fp8lab/scaling/code_turner.hpp"
+#include "fp8lab/scaling/code_transposer.hpp"
 
 #include <algorithm>
 
@@ -7,17 +7,17 @@
 
 namespace fp8lab::scaling_detail {
 
-CodeTurner::CodeTurner(Target target, QuantizedTensor& turned)
-    : kernels_(turn_kernels(target)),
+CodeTransposer::CodeTransposer(Target target, QuantizedTensor& turned)
+    : kernels_(transpose_kernels(target)),
       turned_(turned),
       stream_(turned.codes.size() >= kLargeCodes && turned.k % kCacheLine == 0) {}
 
-CodeTurner::~CodeTurner() {
+CodeTransposer::~CodeTransposer() {
   if (stream_) hwy::FlushStream();
 }
 
-void CodeTurner::run(const std::uint8_t* codes, std::int64_t stride, std::int64_t row,
-                     std::int64_t rows, std::int64_t column, std::int64_t columns) {
+void CodeTransposer::run(const std::uint8_t* codes, std::int64_t stride, std::int64_t row,
+                         std::int64_t rows, std::int64_t column, std::int64_t columns) {
   const auto write = stream_ && row % kCacheLine == 0 ? kernels_.stream : kernels_.copy;
   const auto height = static_cast<std::size_t>(rows);
   for (std::int64_t c = 0; c < columns; c += kBlock) {
