@@ -7,8 +7,6 @@
 
 #include "catch.hpp"
 #include "fp8lab/product/calls.hpp"
-#include "fp8lab/product/observed_calls.hpp"
-#include "fp8lab/product/table_calls.hpp"
 #include "message_of.hpp"
 #include "product/ones.hpp"
 

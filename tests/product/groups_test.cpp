@@ -7,7 +7,6 @@
 #include "catch.hpp"
 #include "fp8lab/core/error.hpp"
 #include "fp8lab/core/random.hpp"
-#include "fp8lab/product/group_scales.hpp"
 #include "fp8lab/product/grouped_product.hpp"
 
 using namespace fp8lab;

@@ -12,7 +12,6 @@
 #include "fp8lab/product/non_finite.hpp"
 #include "fp8lab/product/scale_layouts.hpp"
 #include "fp8lab/product/split_k.hpp"
-#include "fp8lab/product/table_calls.hpp"
 #include "fp8lab/product/variants.hpp"
 #include "message_of.hpp"
 #include "product/ones.hpp"

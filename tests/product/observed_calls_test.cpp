@@ -1,7 +1,7 @@
 // The table of what was observed of a library's calls: written, read back, every field checked, and
 // a product computed as a call in it.
 
-#include "fp8lab/product/observed_calls.hpp"
+#include "fp8lab/product/calls.hpp"
 
 #include <fmt/format.h>
 
@@ -14,8 +14,6 @@
 #include "fp8lab/core/error.hpp"
 #include "fp8lab/core/random.hpp"
 #include "fp8lab/io/checksum.hpp"
-#include "fp8lab/product/calls.hpp"
-#include "fp8lab/product/table_calls.hpp"
 
 using namespace fp8lab;
 

@@ -14,7 +14,6 @@
 #include "fp8lab/product/calls.hpp"
 #include "fp8lab/product/grouped_product.hpp"
 #include "fp8lab/product/product.hpp"
-#include "fp8lab/product/table_calls.hpp"
 #include "fp8lab/product/variants.hpp"
 #include "message_of.hpp"
 #include "product/ones.hpp"

@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "catch.hpp"
-#include "fp8lab/product/scale_shapes.hpp"
+#include "fp8lab/product/scale_layouts.hpp"
 #include "message_of.hpp"
 
 using namespace fp8lab;

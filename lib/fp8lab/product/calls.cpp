@@ -1,14 +1,21 @@
 #include "fp8lab/product/calls.hpp"
 
 #include <fmt/format.h>
-
+#include <fmt/ranges.h>
 #include <algorithm>
 #include <array>
+#include <charconv>
+#include <limits>
 #include <utility>
 
+#include "fp8lab/accumulate/model.hpp"
 #include "fp8lab/core/argument.hpp"
+#include "fp8lab/core/counted.hpp"
 #include "fp8lab/core/error.hpp"
-#include "fp8lab/core/named.hpp"
+#include "fp8lab/core/names.hpp"
+#include "fp8lab/io/checksum.hpp"
+#include "fp8lab/io/csv.hpp"
+#include "fp8lab/io/files.hpp"
 #include "fp8lab/scaling/presets.hpp"
 
 namespace fp8lab {
@@ -374,6 +381,415 @@ GemmSpec with_call(const LibraryCall& call, const GemmOperands& operands, GemmSp
           fmt::format("{}, the known splits of {}", splits_text(call), call.name),
           fmt::format("{} {}", to_string(asked.first), to_string(asked.second)));
   if (spec.split.tile == 0) spec.split.tile = call.split_tile;
+  return spec;
+}
+
+namespace {
+
+constexpr std::array<std::string_view, 5> kRoundings{"once", "sum_too", "parts_too", "through_bf16",
+                                                     "through_f16"};
+constexpr std::string_view kFirst = "# fp8lab cublaslt 2";
+constexpr std::array<std::string_view, 16> kFields{
+    "m",       "n",        "k",     "a",    "b",   "output", "accumulation", "outputs",
+    "fitting", "interval", "parts", "tile", "cut", "order",  "scale_order",  "rounding"};
+constexpr std::size_t kModelFields = 9;  // the first of those that describe a candidate
+constexpr std::string_view kNone = "-";
+constexpr std::int64_t kMostSize = std::numeric_limits<std::int32_t>::max();
+
+/// The fields of one row, for error messages with their names and the place of the row.
+class Fields {
+ public:
+  Fields(const std::vector<std::string>& texts, std::string where)
+      : texts_(texts), where_(std::move(where)) {}
+
+  [[nodiscard]] bool is_none(std::size_t field) const { return texts_[field] == kNone; }
+
+  [[nodiscard]] std::int64_t integer(std::size_t field, std::int64_t least,
+                                     std::int64_t most) const {
+    const std::string& text = texts_[field];
+    std::int64_t value = 0;
+    const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+    require(
+        error == std::errc{} && end == text.data() + text.size() && value >= least && value <= most,
+        name(field), fmt::format("an integer from {} to {}", least, most), text);
+    return value;
+  }
+
+  [[nodiscard]] FormatId format_of(std::size_t field, std::span<const FormatId> allowed) const {
+    std::vector<std::string_view> names;
+    for (const FormatId id : allowed) {
+      if (texts_[field] == format(id).name) return id;
+      names.push_back(format(id).name);
+    }
+    throw Error(name(field), fmt::format("{}", fmt::join(names, ", ")), texts_[field]);
+  }
+
+  [[nodiscard]] bool is(std::size_t field, std::string_view yes, std::string_view no) const {
+    require(texts_[field] == yes || texts_[field] == no, name(field),
+            fmt::format("{} or {}", yes, no), texts_[field]);
+    return texts_[field] == yes;
+  }
+
+  /// `find(text)`, whose error gets the place of the field.
+  template <typename Find>
+  [[nodiscard]] auto named(std::size_t field, Find find) const {
+    try {
+      return find(texts_[field]);
+    } catch (const Error& error) {
+      throw Error(fmt::format("{}: {}", name(field), error.what()));
+    }
+  }
+
+  [[nodiscard]] std::string name(std::size_t field) const {
+    return fmt::format("{}: {}", where_, kFields[field]);
+  }
+
+ private:
+  const std::vector<std::string>& texts_;
+  std::string where_;
+};
+
+CallShape parse_shape(const Fields& fields) {
+  constexpr std::array kInputs{FormatId::e4m3fn, FormatId::e5m2};
+  constexpr std::array kOutputs{FormatId::f32, FormatId::bf16, FormatId::f16, FormatId::e4m3fn,
+                                FormatId::e5m2};
+  return {fields.integer(0, 1, kMostSize), fields.integer(1, 1, kMostSize),
+          fields.integer(2, 1, kMostSize), fields.format_of(3, kInputs),
+          fields.format_of(4, kInputs),    fields.format_of(5, kOutputs),
+          fields.is(6, "fast", "slow")};
+}
+
+CallModel parse_model(const Fields& fields, std::int64_t k) {
+  CallModel model;
+  model.interval = fields.integer(9, 0, kMostSize);
+  model.split = {static_cast<int>(fields.integer(10, 1, k)), fields.integer(11, 1, kMostSize),
+                 fields.named(12, find_split_cut), fields.named(13, find_split_order)};
+  model.scale_order = fields.named(14, find_scale_order);
+  model.rounding = fields.named(15, find_call_rounding);
+  const std::int64_t tiles = (k + model.split.tile - 1) / model.split.tile;
+  require(model.split.parts <= tiles, fields.name(10), fmt::format("at most {} tiles", tiles),
+          model.split.parts);
+  return model;
+}
+
+/// Adds the row to its call, the last one, or to a new one; `missing` counts the rows of the last
+/// call that are still to come.
+void add_row(const Fields& fields, const std::string& where, CallTable& table,
+             std::int64_t& missing) {
+  const CallShape call = parse_shape(fields);
+  const auto outputs = static_cast<std::uint64_t>(fields.integer(7, 1, kMostSize));
+  const std::int64_t fitting = fields.integer(8, 0, kMostSize);
+  if (missing == 0) {
+    require(table.find(call) == nullptr, where, "the rows of a call together, each call once",
+            to_string(call));
+    table.calls.push_back({call, outputs});
+    missing = std::max<std::int64_t>(fitting, 1);
+  }
+  ObservedCall& last = table.calls.back();
+  require(last.call == call && last.outputs == outputs &&
+              missing + static_cast<std::int64_t>(last.fitting.size()) ==
+                  std::max<std::int64_t>(fitting, 1),
+          where, fmt::format("{} more rows of {}", missing, to_string(last.call)),
+          "a row of another call");
+  --missing;
+  if (fitting > 0) {
+    const CallModel model = parse_model(fields, call.k);
+    require(std::ranges::count(last.fitting, model) == 0, where, "each candidate once",
+            to_string(model));
+    last.fitting.push_back(model);
+    return;
+  }
+  for (std::size_t i = kModelFields; i < kFields.size(); ++i)
+    require(fields.is_none(i), fields.name(i), "-, since no candidate fits", "a value");
+}
+
+void parse_header(std::string_view line, const std::string& where, CallTable& table) {
+  const std::size_t colon = line.find(": ");
+  require(line.starts_with("# ") && colon != std::string_view::npos && colon > 2, where,
+          "`# key: value`", line);
+  const std::string key(line.substr(2, colon - 2));
+  require(table.header.emplace(key, line.substr(colon + 2)).second, where, "each key once", key);
+}
+
+/// Throws unless the text below the line that gives a checksum has this checksum.
+void require_checksum(std::string_view line, std::string_view below, const std::string& where) {
+  const std::string got = crc32_text(below);
+  require(line.substr(line.find(": ") + 2) == got, where + ": crc32",
+          fmt::format("{} (the file was changed; without this line it is read as it is)", got),
+          line);
+}
+
+}  // namespace
+
+std::string to_string(const CallShape& call) {
+  return fmt::format("{}x{}x{} of {} and {} to {}, {}", call.m, call.n, call.k, format(call.a).name,
+                     format(call.b).name, format(call.output).name, call.fast ? "fast" : "slow");
+}
+
+std::string_view to_string(CallRounding rounding) {
+  return kRoundings[static_cast<std::size_t>(rounding)];
+}
+CallRounding find_call_rounding(std::string_view name) {
+  return find_enumerator<CallRounding>(kRoundings, "rounding", name);
+}
+
+std::string to_string(const CallModel& model) {
+  std::string text = fmt::format("N_C {}, ", model.interval);
+  if (model.split.parts > 1)
+    text += fmt::format("split {} {} {} tile {}, ", model.split.parts, to_string(model.split.cut),
+                        to_string(model.split.order), model.split.tile);
+  return text + fmt::format("{}, {}", to_string(model.scale_order), to_string(model.rounding));
+}
+
+std::vector<std::pair<std::string_view, std::string>> fields_of(const CallModel& model) {
+  const std::array<std::string, kFields.size() - kModelFields> texts{
+      std::to_string(model.interval),
+      std::to_string(model.split.parts),
+      std::to_string(model.split.tile),
+      std::string(to_string(model.split.cut)),
+      std::string(to_string(model.split.order)),
+      std::string(to_string(model.scale_order)),
+      std::string(to_string(model.rounding))};
+  std::vector<std::pair<std::string_view, std::string>> fields;
+  for (std::size_t i = 0; i < texts.size(); ++i)
+    fields.emplace_back(kFields[kModelFields + i], texts[i]);
+  return fields;
+}
+
+const ObservedCall* CallTable::find(const CallShape& call) const {
+  const auto found = std::ranges::find(calls, call, &ObservedCall::call);
+  return found == calls.end() ? nullptr : &*found;
+}
+
+std::string to_text(const CallTable& table) {
+  std::string text;
+  for (const auto& [key, value] : table.header) text += fmt::format("# {}: {}\n", key, value);
+  text += fmt::format("# model: {}\n{}\n", table.model, fmt::join(kFields, ","));
+  for (const ObservedCall& observed : table.calls) {
+    const CallShape& call = observed.call;
+    const std::string begin =
+        fmt::format("{},{},{},{},{},{},{},{},{}", call.m, call.n, call.k, format(call.a).name,
+                    format(call.b).name, format(call.output).name, call.fast ? "fast" : "slow",
+                    observed.outputs, observed.fitting.size());
+    for (const CallModel& model : observed.fitting) {
+      text += begin;
+      for (const auto& [name, value] : fields_of(model)) text += "," + value;
+      text += "\n";
+    }
+    if (observed.fitting.empty()) {
+      text += begin;
+      for (std::size_t i = kModelFields; i < kFields.size(); ++i) text += fmt::format(",{}", kNone);
+      text += "\n";
+    }
+  }
+  return fmt::format("{}\n# crc32: {}\n{}", kFirst, crc32_text(text), text);
+}
+
+CallTable parse_call_table(const std::string& text, const std::string& name) {
+  CallTable table;
+  std::size_t begin = 0;
+  int number = 0;
+  for (; begin < text.size() && text[begin] == '#'; ++number) {
+    const std::string where = fmt::format("{}:{}", name, number + 1);
+    const std::size_t end = text.find('\n', begin);
+    require(end != std::string::npos, where, "an end of line", "the end of the file");
+    const std::string_view line = std::string_view(text).substr(begin, end - begin);
+    begin = end + 1;
+    if (number == 0)
+      require(line == kFirst, where, kFirst, line);
+    else if (number == 1 && line.starts_with("# crc32: "))
+      require_checksum(line, std::string_view(text).substr(begin), where);
+    else
+      parse_header(line, where, table);
+  }
+  require(number > 0, name, kFirst, text.empty() ? "an empty file" : "another first line");
+  auto model = table.header.extract("model");
+  require(!model.empty(), name, "a line `# model: INSTRUCTION`", "none");
+  try {
+    table.model = find_instruction_model(model.mapped()).name;
+  } catch (const Error& error) {
+    throw Error(fmt::format("{}: {}", name, error.what()));
+  }
+  require(text.ends_with('\n'), name, "an end of line", "the end of the file");
+  std::vector<std::vector<std::string>> rows;
+  try {
+    rows = parse_csv(std::string_view(text).substr(begin));
+  } catch (const Error& error) {
+    throw Error(fmt::format("{}: below line {}: {}", name, number, error.what()));
+  }
+  const std::vector<std::string> columns(kFields.begin(), kFields.end());
+  require(!rows.empty() && rows.front() == columns, fmt::format("{}:{}", name, number + 1),
+          fmt::format("{}", fmt::join(kFields, ",")),
+          rows.empty() ? "none" : fmt::format("{}", fmt::join(rows.front(), ",")));
+  std::int64_t missing = 0;
+  for (std::size_t i = 1; i < rows.size(); ++i) {
+    const std::string where = fmt::format("{}:{}", name, static_cast<std::size_t>(number) + i + 1);
+    add_row(Fields(rows[i], where), where, table, missing);
+  }
+  require(missing == 0, name,
+          table.calls.empty()
+              ? ""
+              : fmt::format("{} more rows of {}", missing, to_string(table.calls.back().call)),
+          "the end of the file");
+  return table;
+}
+
+CallTable read_call_table(const std::filesystem::path& file) {
+  return parse_call_table(read_file(file), file.string());
+}
+
+namespace {
+
+constexpr std::string_view kEnding = ".csv";
+constexpr std::string_view kForm = "FILE.csv:fast or FILE.csv:slow, then ,FIELD=VALUE";
+
+/// The values that candidates have in a field, each once.
+std::vector<std::string> values_of(const std::vector<CallModel>& fitting, std::size_t field) {
+  std::vector<std::string> values;
+  for (const CallModel& model : fitting) {
+    std::string value = fields_of(model)[field].second;
+    if (std::ranges::count(values, value) == 0) values.push_back(std::move(value));
+  }
+  return values;
+}
+
+std::size_t find_field(const std::string& name) {
+  const auto fields = fields_of(CallModel{});
+  std::vector<std::string_view> names{"output"};
+  for (std::size_t i = 0; i < fields.size(); ++i) {
+    if (fields[i].first == name) return i;
+    names.push_back(fields[i].first);
+  }
+  throw Error("call", fmt::format("a field of {}", fmt::join(names, ", ")), name);
+}
+
+void require_one_scale(std::string_view name, const std::optional<TensorView>& scales,
+                       const std::optional<InverseScales>& read) {
+  const std::size_t count = read     ? read->values.size()
+                            : scales ? static_cast<std::size_t>(scales->size())
+                                     : 1;
+  require(count <= 1, name, "one scale, as the calls of the table had", count);
+}
+
+void require_one_scale(std::string_view recipe) {
+  const Preset& preset = find_preset(recipe);
+  const auto whole = [](const Recipe& r) { return r.row_block == 0 && r.k_block == 0; };
+  require(whole(preset.activation) && whole(preset.weight), "recipe",
+          "one with a scale for a whole tensor, as the calls of the table had", recipe);
+}
+
+/// The formats of the codes that are multiplied.
+std::pair<FormatId, FormatId> formats_of(const GemmOperands& operands) {
+  if (!operands.recipe.empty()) {
+    const Preset& preset = find_preset(operands.recipe);
+    return {preset.activation.format, preset.weight.format};
+  }
+  const auto read = [](std::string_view name, ElementType type) {
+    const std::optional<FormatId> id = format_of(type);
+    require(id == FormatId::e4m3fn || id == FormatId::e5m2, name, "e4m3fn or e5m2 with a table",
+            to_string(type));
+    return *id;
+  };
+  return {read("A", operands.a.type), read("B", operands.b.type)};
+}
+
+}  // namespace
+
+bool is_table_call(std::string_view text) {
+  return text.ends_with(kEnding) || text.find(".csv:") != std::string_view::npos;
+}
+
+TableCall parse_table_call(std::string_view text) {
+  const std::size_t at = text.rfind(".csv:");
+  require(at != std::string_view::npos, "call", kForm, text);
+  TableCall call{std::string(text), std::string(text.substr(0, at + kEnding.size()))};
+  std::string_view rest = text.substr(at + kEnding.size() + 1);
+  for (bool first = true; first || !rest.empty(); first = false) {
+    const std::size_t end = std::min(rest.find(','), rest.size());
+    const std::string_view item = rest.substr(0, end);
+    rest = rest.substr(std::min(end + 1, rest.size()));
+    if (first) {
+      require(item == "fast" || item == "slow", "call", kForm, text);
+      call.fast = item == "fast";
+      continue;
+    }
+    const std::size_t equals = item.find('=');
+    require(equals != std::string_view::npos, "call", kForm, item);
+    const std::string field(item.substr(0, equals));
+    const std::string value(item.substr(equals + 1));
+    if (field == "output") {
+      require(!call.output, "call", "output once", text);
+      call.output = find_format(value).id;
+      continue;
+    }
+    (void)find_field(field);
+    require(std::ranges::none_of(call.choices,
+                                 [&](const auto& choice) { return choice.first == field; }),
+            "call", "each field once", field);
+    call.choices.emplace_back(field, value);
+  }
+  return call;
+}
+
+CallModel candidate_of(const CallTable& table, const TableCall& call, const CallShape& shape) {
+  const ObservedCall* observed = table.find(shape);
+  require(observed != nullptr, "call", fmt::format("a call in {}", call.file), to_string(shape));
+  const std::string where = fmt::format("{}: {}", call.file, to_string(shape));
+  require(!observed->fitting.empty(), where, "a candidate that gives the observed outputs", "none");
+  std::vector<CallModel> left = observed->fitting;
+  for (const auto& [name, value] : call.choices) {
+    const std::size_t field = find_field(name);
+    const std::vector<std::string> values = values_of(left, field);
+    std::erase_if(left, [&, &wanted = value](const CallModel& m) {
+      return fields_of(m)[field].second != wanted;
+    });
+    require(!left.empty(), fmt::format("{}: {}", where, name),
+            fmt::format("{}, as observed", fmt::join(values, " or ")), value);
+  }
+  if (left.size() == 1) return left.front();
+  std::vector<std::string> open;
+  const auto fields = fields_of(left.front());
+  for (std::size_t i = 0; i < fields.size(); ++i)
+    if (const std::vector<std::string> values = values_of(left, i); values.size() > 1)
+      open.push_back(fmt::format("{}={}", fields[i].first, fmt::join(values, "|")));
+  throw Error(where,
+              fmt::format("a choice of what the observation leaves open ({}), behind the call "
+                          "as ,FIELD=VALUE",
+                          fmt::join(open, ", ")),
+              counted(left.size(), "candidate"));
+}
+
+GemmSpec with_call(const CallTable& table, const TableCall& call, const GemmOperands& operands,
+                   GemmSpec spec) {
+  if (operands.recipe.empty()) {
+    require_one_scale(argument("scale_a"), operands.scale_a, operands.inverse_a);
+    require_one_scale(argument("scale_b"), operands.scale_b, operands.inverse_b);
+  } else {
+    require_one_scale(operands.recipe);
+  }
+  require(spec.split == SplitK{}, argument("split_k"), "none with a table, which sets it",
+          spec.split.parts);
+  require(call.output.value_or(spec.output.format) == spec.output.format, "call",
+          fmt::format("output={}, as the product's", format(spec.output.format).name), call.text);
+  require(operands.a.shape.size() == 2 && operands.b.shape.size() == 2, "call",
+          "matrices with a table", "another number of dimensions");
+  const auto [a, b] = formats_of(operands);
+  const std::size_t columns = operands.transpose_b ? 1 : 0;
+  const CallShape shape{operands.a.shape[0],
+                        operands.b.shape[columns],
+                        operands.a.shape[1],
+                        a,
+                        b,
+                        spec.output.format,
+                        call.fast};
+  const CallModel model = candidate_of(table, call, shape);
+  require(model.rounding == CallRounding::once, fmt::format("{}: rounding", call.file),
+          "once, as products round", to_string(model.rounding));
+  spec.model = model_reading(table.model, call.file, a, b);
+  spec.promotion_interval = model.interval;
+  spec.split = model.split;
+  if (spec.split.parts == 1) spec.split = {};
+  spec.scale_order = model.scale_order;
   return spec;
 }
 

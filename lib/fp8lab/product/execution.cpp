@@ -50,7 +50,7 @@ std::vector<float> compute_sums(const Product& product, int threads, Execution& 
 /// Rows [begin, end) of a problem, which begin at a tile of A's scales.
 GemmProblem rows_of(const GemmProblem& problem, std::int64_t begin, std::int64_t end) {
   GemmProblem part = problem;
-  const std::int64_t width = format(problem.a.format).storage_bits / 8;
+  const std::int64_t width = format(problem.a.format).bytes();
   part.a.data =
       static_cast<const std::byte*>(problem.a.data) + begin * problem.a.row_stride * width;
   part.a.rows = end - begin;

@@ -7,7 +7,7 @@
 #include <utility>
 
 #include "fp8lab/core/error.hpp"
-#include "fp8lab/product/group_scales.hpp"
+#include "fp8lab/product/groups.hpp"
 #include "fp8lab/product/operand_epilogue.hpp"
 #include "fp8lab/tensors/slices.hpp"
 

@@ -2,12 +2,13 @@
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
-
 #include <algorithm>
 #include <array>
 #include <string>
 
+#include "fp8lab/core/ceil_divide.hpp"
 #include "fp8lab/core/error.hpp"
+#include "fp8lab/tensors/slices.hpp"
 
 namespace fp8lab {
 namespace {
@@ -103,6 +104,108 @@ std::vector<GroupPart> parts_of(const Groups& groups, std::int64_t length, std::
   }
   for (const GroupPart& part : parts) require_alignment(groups, part);
   return parts;
+}
+
+namespace {
+
+using Shape = std::vector<std::int64_t>;
+
+std::int64_t tiles_along_k(const ScaleGrid& grid, std::int64_t k) {
+  return ceil_divide(k, grid.tiles.columns);
+}
+
+bool is_plain(ScaleLayout layout) {
+  return layout == ScaleLayout::row_major || layout == ScaleLayout::column_major;
+}
+
+/// The shape says that there is one entry a group of a matrix that all groups share.
+bool one_a_group(const ScaledOperand& o, const Shape& shape, ScaleLayout layout,
+                 const std::optional<ScaleTiles>& tiles) {
+  if (!is_plain(layout)) return false;
+  if (shape == Shape{o.count, 1, 1}) return true;
+  if (!o.cut_along_k) return shape == Shape{o.count} && o.count != o.rows;
+  if (shape == Shape{o.count, o.rows, 1}) return true;
+  if (shape != Shape{o.count, o.rows} || tiles) return false;
+  bool grid = true;
+  try {
+    tiles_of_shape(o.argument, shape, o.rows, o.k);
+  } catch (const Error&) {
+    grid = false;
+  }
+  require(!grid, o.argument,
+          fmt::format("[{}, {}, 1] for one scale per row of each group, or named tiles for a grid "
+                      "over all terms",
+                      o.count, o.rows),
+          fmt::format("{}, which could be either", shape_text(shape)));
+  return true;
+}
+
+std::string expected_of(const ScaledOperand& o) {
+  return fmt::format("one value, [{}], or [{}, ...] with the grid [{}, {}] of one group", o.count,
+                     o.count, o.rows, o.k);
+}
+
+}  // namespace
+
+GroupScales::GroupScales(const ScaledOperand& operand, const TensorView& tensor, ScaleLayout layout,
+                         const std::optional<ScaleTiles>& tiles)
+    : operand_(operand) {
+  const ScaledOperand& o = operand_;
+  const HeldTensor dense = row_major(tensor);
+  const Shape& shape = tensor.shape;
+  if (is_plain(layout) && tensor.size() == 1) {
+    each_.push_back(
+        read_scales(o.argument, dense.view, ScaleLayout::row_major, ScaleTiles{}, o.rows, o.k));
+    return;
+  }
+  const bool groups = o.stacked || one_a_group(o, shape, layout, tiles);
+  if (!groups) {
+    over_whole_ = true;
+    each_.push_back(read_scales(o.argument, dense.view, layout, tiles, o.rows, o.k));
+    return;
+  }
+  require(!shape.empty() && shape[0] == o.count, o.argument, expected_of(o), shape_text(shape));
+  for (std::int64_t g = 0; g < o.count; ++g) {
+    try {
+      each_.push_back(read_scales(o.argument, element(dense.view, g), layout, tiles, o.rows, o.k));
+    } catch (const Error& error) {
+      throw Error(fmt::format("{} (of group {})", error.what(), g));
+    }
+  }
+}
+
+InverseScales GroupScales::all() const {
+  const ScaleGrid& grid = each_.front();
+  return {grid.values, grid.tiles.rows, grid.tiles.columns, grid.format};
+}
+
+InverseScales GroupScales::of(const GroupPart& part) {
+  const ScaleGrid& grid =
+      each_.size() == 1 ? each_.front() : each_[static_cast<std::size_t>(part.group)];
+  InverseScales scales{grid.values, grid.tiles.rows, grid.tiles.columns, grid.format};
+  if (operand_.cut_along_k) {
+    scales.k_block = 0;  // one a row, or one: of all terms of the group
+    return scales;
+  }
+  if (part.begin == part.end) return {};
+  if (grid.tiles.rows >= operand_.rows) return scales;
+  const auto width = static_cast<std::size_t>(tiles_along_k(grid, operand_.k));
+  const std::int64_t side = grid.tiles.rows;
+  if (part.begin % side == 0) {
+    const auto first = static_cast<std::size_t>(part.begin / side);
+    const auto last = static_cast<std::size_t>(ceil_divide(part.end, side));
+    scales.values = scales.values.subspan(first * width, (last - first) * width);
+    return scales;
+  }
+  // A tile that two parts share: one row of scales for each row.
+  std::vector<float>& values = expanded_.emplace_back();
+  for (std::int64_t row = part.begin; row < part.end; ++row) {
+    const auto from = scales.values.subspan(static_cast<std::size_t>(row / side) * width, width);
+    values.insert(values.end(), from.begin(), from.end());
+  }
+  scales.values = values;
+  scales.row_block = 1;
+  return scales;
 }
 
 }  // namespace fp8lab

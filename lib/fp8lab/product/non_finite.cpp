@@ -58,7 +58,7 @@ NonFinite count_non_finite(std::span<const float> values) {
 }
 
 NonFinite count_non_finite(const CodeMatrix& m) {
-  const std::int64_t width = format(m.format).storage_bits / 8;
+  const std::int64_t width = format(m.format).bytes();
   const auto* data = static_cast<const std::byte*>(m.data);
   const bool columns = m.k_stride != 1 && m.row_stride == 1;  // which are dense then
   const std::int64_t lines = columns ? m.k : m.rows;

@@ -253,7 +253,7 @@ GemmProblem of_unknown_model(GemmProblem p) {
 std::vector<std::byte> cast_output(std::span<const float> values, const OutputCast& output,
                                    int threads) {
   const Format& f = format(output.format);
-  const auto width = static_cast<std::size_t>(f.storage_bits / 8);
+  const auto width = static_cast<std::size_t>(f.bytes());
   std::vector<std::byte> codes(values.size() * width);
   constexpr std::size_t kSmall = 1 << 14;
   const EncodeOptions options{

@@ -35,7 +35,7 @@ std::span<const float> take_values(std::span<const float> values,
 }
 
 CodeMatrix take_codes(const CodeMatrix& m, std::span<const std::int64_t> rows, Product& product) {
-  const auto width = static_cast<std::size_t>(format(m.format).storage_bits / 8);
+  const auto width = static_cast<std::size_t>(format(m.format).bytes());
   const auto count = static_cast<std::int64_t>(rows.size());
   auto codes =
       std::make_shared<std::vector<std::byte>>(rows.size() * static_cast<std::size_t>(m.k) * width);
@@ -67,7 +67,7 @@ InverseScales take_scales_k(const InverseScales& scales, const CodeMatrix& m, st
 }
 
 void narrow_k(CodeMatrix& m, std::int64_t begin, std::int64_t end) {
-  const auto width = static_cast<std::int64_t>(format(m.format).storage_bits / 8);
+  const auto width = static_cast<std::int64_t>(format(m.format).bytes());
   m.data = static_cast<const std::byte*>(m.data) + begin * m.k_stride * width;
   m.k = end - begin;
 }

@@ -15,7 +15,7 @@
 namespace fp8lab {
 namespace {
 
-std::size_t width_of(FormatId id) { return static_cast<std::size_t>(format(id).storage_bits / 8); }
+std::size_t width_of(FormatId id) { return static_cast<std::size_t>(format(id).bytes()); }
 
 /// A dense matrix [rows, k] of the storage words that `word(row, k)` gives.
 CodeMatrix made_of(FormatId id, std::int64_t rows, std::int64_t k, Product& product,

@@ -73,7 +73,7 @@ bool transpose_grid(InverseScales& scales, const CodeMatrix& m, Product& product
 }
 
 std::size_t bytes_of(const CodeMatrix& m) {
-  return static_cast<std::size_t>(format(m.format).storage_bits / 8);
+  return static_cast<std::size_t>(format(m.format).bytes());
 }
 
 /// A dense row-major copy whose codes `change(code, k)` may alter.
