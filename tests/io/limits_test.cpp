@@ -17,7 +17,6 @@
 #include "fp8lab/io/npz.hpp"
 #include "fp8lab/io/operand.hpp"
 #include "fp8lab/io/safetensors.hpp"
-#include "fp8lab/io/special_files.hpp"
 #include "io/temporary.hpp"
 #include "message_of.hpp"
 

@@ -8,7 +8,6 @@
 #include "fp8lab/core/error.hpp"
 #include "fp8lab/core/random.hpp"
 #include "fp8lab/io/files.hpp"
-#include "fp8lab/io/mapped_file.hpp"
 #include "io/temporary.hpp"
 #include "io/temporary_file.hpp"
 #include "message_of.hpp"

@@ -18,9 +18,7 @@
 #include "fp8lab/core/error.hpp"
 #include "fp8lab/io/checksum.hpp"
 #include "fp8lab/io/files.hpp"
-#include "fp8lab/io/mapped_file.hpp"
 #include "fp8lab/io/operand.hpp"
-#include "fp8lab/io/partial.hpp"
 #include "io/temporary.hpp"
 #include "message_of.hpp"
 

@@ -23,7 +23,6 @@
 #include "fp8lab/io/files.hpp"
 #include "fp8lab/io/operand.hpp"
 #include "fp8lab/io/output_file.hpp"
-#include "fp8lab/io/output_lock.hpp"
 #include "io/temporary.hpp"
 
 using namespace fp8lab;

@@ -8,7 +8,7 @@
 #include <span>
 #include <string>
 
-#include "fp8lab/io/mapped_file.hpp"
+#include "fp8lab/io/files.hpp"
 #include "fp8lab/io/output_file.hpp"
 #include "fp8lab/tensors/tensor.hpp"
 

@@ -15,7 +15,6 @@
 #include "fp8lab/io/npy.hpp"
 #include "fp8lab/io/npz.hpp"
 #include "fp8lab/io/output_file.hpp"
-#include "fp8lab/io/output_lock.hpp"
 #include "fp8lab/io/safetensors.hpp"
 #include "fp8lab/tensors/packed.hpp"
 

@@ -19,7 +19,7 @@
 #include <string>
 #include <vector>
 
-#include "fp8lab/io/mapped_file.hpp"
+#include "fp8lab/io/files.hpp"
 #include "fp8lab/tensors/tensor.hpp"
 
 namespace fp8lab {

@@ -13,7 +13,7 @@
 #include <unordered_map>
 #include <vector>
 
-#include "fp8lab/io/mapped_file.hpp"
+#include "fp8lab/io/files.hpp"
 #include "fp8lab/io/output_file.hpp"
 #include "fp8lab/tensors/tensor.hpp"
 
