@@ -13,7 +13,7 @@ namespace fp8lab {
 
 /// The code of element `index` of an output in format `id` (1, 2 or 4 bytes, little endian).
 inline std::uint32_t code_at(FormatId id, std::span<const std::byte> codes, std::size_t index) {
-  const auto width = static_cast<std::size_t>(format(id).storage_bits / 8);
+  const auto width = static_cast<std::size_t>(format(id).bytes());
   std::uint32_t code = 0;
   std::memcpy(&code, codes.data() + index * width, width);
   return code;
@@ -21,7 +21,7 @@ inline std::uint32_t code_at(FormatId id, std::span<const std::byte> codes, std:
 
 /// All values as binary32, which represents them exactly.
 inline std::vector<float> decode_codes(FormatId id, std::span<const std::byte> codes) {
-  const auto width = static_cast<std::size_t>(format(id).storage_bits / 8);
+  const auto width = static_cast<std::size_t>(format(id).bytes());
   std::vector<float> values(codes.size() / width);
   if (id == FormatId::f32) {
     if (!values.empty()) std::memcpy(values.data(), codes.data(), codes.size());

@@ -10,6 +10,7 @@
 #include "fp8lab/core/counted.hpp"
 #include "fp8lab/core/error.hpp"
 #include "fp8lab/core/float_environment.hpp"
+#include "fp8lab/core/names.hpp"
 #include "fp8lab/formats/format.hpp"
 #include "fp8lab/tensors/packed.hpp"
 
@@ -17,36 +18,6 @@ namespace fp8lab {
 namespace {
 
 static_assert(std::endian::native == std::endian::little, "files are little endian");
-
-struct ElementTraits {
-  std::string_view name;
-  std::size_t bits;
-};
-
-constexpr std::array<ElementTraits, 24> kTraits{
-    {{"f64", 64},    {"f32", 32},     {"f16", 16},     {"bf16", 16}, {"e4m3fn", 8}, {"e5m2", 8},
-     {"e8m0fnu", 8}, {"e4m3fnuz", 8}, {"e5m2fnuz", 8}, {"e2m1", 8},  {"e2m3", 8},   {"e3m2", 8},
-     {"e2m1x2", 4},  {"e2m3x4", 6},   {"e3m2x4", 6},   {"u8", 8},    {"u16", 16},   {"u32", 32},
-     {"u64", 64},    {"i8", 8},       {"i16", 16},     {"i32", 32},  {"i64", 64},   {"bool", 8}}};
-
-const ElementTraits& traits(ElementType type) { return kTraits[static_cast<std::size_t>(type)]; }
-
-struct TypeOfFormat {
-  ElementType type;
-  FormatId format;
-};
-
-constexpr std::array<TypeOfFormat, 11> kTypesOfFormats{{{ElementType::f32, FormatId::f32},
-                                                        {ElementType::f16, FormatId::f16},
-                                                        {ElementType::bf16, FormatId::bf16},
-                                                        {ElementType::e4m3fn, FormatId::e4m3fn},
-                                                        {ElementType::e5m2, FormatId::e5m2},
-                                                        {ElementType::e8m0fnu, FormatId::e8m0fnu},
-                                                        {ElementType::e4m3fnuz, FormatId::e4m3fnuz},
-                                                        {ElementType::e5m2fnuz, FormatId::e5m2fnuz},
-                                                        {ElementType::e2m1, FormatId::e2m1},
-                                                        {ElementType::e2m3, FormatId::e2m3},
-                                                        {ElementType::e3m2, FormatId::e3m2}}};
 
 template <class T>
 T load(const std::byte* at) {
@@ -98,22 +69,84 @@ std::vector<float> decode_all(const TensorView& tensor, std::int64_t count, Form
   return values;
 }
 
-/// Codes of fewer than 8 bits, one a byte. Throws `Error` for one with other bits set.
-std::vector<float> decode_narrow(const TensorView& tensor, std::int64_t count, FormatId id) {
-  require_narrow_codes(id, tensor.bytes, "tensor");
-  return decode_all<std::uint8_t>(tensor, count, id);
+/// The floats that codes of up to 16 bits stand for. Throws `Error` for a code of fewer than 8 bits
+/// that has others set.
+std::vector<float> decode(const TensorView& tensor, std::int64_t count) {
+  const Format& f = format(*format_of(tensor.type));
+  if (f.bytes() == 2) return decode_all<std::uint16_t>(tensor, count, f.id);
+  if (f.code_bits() < 8) require_narrow_codes(f.id, tensor.bytes, "tensor");
+  return decode_all<std::uint8_t>(tensor, count, f.id);
 }
 
-std::vector<float> decode_packed(const TensorView& tensor) {
+std::vector<float> decode_packed(const TensorView& tensor, std::int64_t /*count*/) {
   const std::vector<std::byte> codes = unpack_codes(tensor);
   return to_float({unpacked(tensor.type), tensor.shape, codes, false});
 }
+
+struct ElementTraits {
+  ElementType type;
+  std::string_view name;
+  int bits;                        ///< of a stored element
+  std::optional<FormatId> format;  ///< of codes and floats that share no bytes
+  std::vector<float> (*to_float)(const TensorView&, std::int64_t count);
+};
+
+template <class T>
+constexpr ElementTraits number(ElementType type, std::string_view name) {
+  return {type, name, 8 * sizeof(T), std::nullopt, convert<T>};
+}
+constexpr ElementTraits codes(ElementType type, FormatId id) {
+  const Format& f = format(id);
+  return {type, f.name, f.storage_bits, id, decode};
+}
+constexpr ElementTraits packed_codes(ElementType type, std::string_view name, int bits) {
+  return {type, name, bits, std::nullopt, decode_packed};
+}
+
+using enum ElementType;
+
+/// One row a type, in the order of the enumerators.
+constexpr std::array kElements{
+    number<double>(f64, "f64"),
+    ElementTraits{f32, "f32", 32, FormatId::f32, convert<float>},
+    codes(f16, FormatId::f16),
+    codes(bf16, FormatId::bf16),
+    codes(e4m3fn, FormatId::e4m3fn),
+    codes(e5m2, FormatId::e5m2),
+    codes(e8m0fnu, FormatId::e8m0fnu),
+    codes(e4m3fnuz, FormatId::e4m3fnuz),
+    codes(e5m2fnuz, FormatId::e5m2fnuz),
+    codes(e2m1, FormatId::e2m1),
+    codes(e2m3, FormatId::e2m3),
+    codes(e3m2, FormatId::e3m2),
+    packed_codes(e2m1x2, "e2m1x2", 4),
+    packed_codes(e2m3x4, "e2m3x4", 6),
+    packed_codes(e3m2x4, "e3m2x4", 6),
+    number<std::uint8_t>(u8, "u8"),
+    number<std::uint16_t>(u16, "u16"),
+    number<std::uint32_t>(u32, "u32"),
+    number<std::uint64_t>(u64, "u64"),
+    number<std::int8_t>(i8, "i8"),
+    number<std::int16_t>(i16, "i16"),
+    number<std::int32_t>(i32, "i32"),
+    number<std::int64_t>(i64, "i64"),
+    number<std::uint8_t>(boolean, "bool"),
+};
+
+constexpr bool in_order() {
+  for (std::size_t i = 0; i < kElements.size(); ++i)
+    if (static_cast<std::size_t>(kElements[i].type) != i) return false;
+  return true;
+}
+static_assert(in_order());
+
+const ElementTraits& traits(ElementType type) { return kElements[static_cast<std::size_t>(type)]; }
 
 }  // namespace
 
 std::string_view to_string(ElementType type) { return traits(type).name; }
 
-std::size_t element_bits(ElementType type) { return traits(type).bits; }
+std::size_t element_bits(ElementType type) { return static_cast<std::size_t>(traits(type).bits); }
 
 std::size_t element_bytes(ElementType type) {
   require(!is_packed(type), "type", "elements of whole bytes (unpack them first)", to_string(type));
@@ -132,36 +165,30 @@ std::size_t storage_bytes(ElementType type, std::int64_t count, std::string_view
 }
 
 ElementType find_element_type(std::string_view name) {
-  std::string known;
-  for (std::size_t i = 0; i < kTraits.size(); ++i) {
-    if (kTraits[i].name == name) return static_cast<ElementType>(i);
-    known += (i == 0 ? "" : ", ") + std::string(kTraits[i].name);
-  }
-  if (name == "float4_e2m1fn_x2") return ElementType::e2m1x2;
-  if (name == "f2") return ElementType::f16;
-  if (name == "f4") return ElementType::f32;
-  if (name == "f8" || name == "float64") return ElementType::f64;
+  for (const ElementTraits& row : kElements)
+    if (row.name == name) return row.type;
+  if (name == "float4_e2m1fn_x2") return e2m1x2;
+  if (name == "f2") return f16;
+  if (name == "f4") return f32;
+  if (name == "f8" || name == "float64") return f64;
   try {
     const std::string_view format_name = find_format(name).name;
-    for (std::size_t i = 0; i < kTraits.size(); ++i)
-      if (kTraits[i].name == format_name) return static_cast<ElementType>(i);
+    for (const ElementTraits& row : kElements)
+      if (row.name == format_name) return row.type;
   } catch (const Error&) {  // reported below with the names that files can hold
   }
-  throw Error("dtype", "one of " + known, "'" + std::string(name) + "'");
+  throw Error("dtype", "one of " + names_of(kElements), "'" + std::string(name) + "'");
 }
 
-std::optional<FormatId> format_of(ElementType type) {
-  for (const TypeOfFormat& pair : kTypesOfFormats)
-    if (pair.type == type) return pair.format;
-  return std::nullopt;
-}
+std::optional<FormatId> format_of(ElementType type) { return traits(type).format; }
 
 ElementType element_type_of(FormatId id) {
-  for (const TypeOfFormat& pair : kTypesOfFormats)
-    if (pair.format == id) return pair.type;
-  throw Error("dtype",
-              "f32, f16, bf16, e4m3fn, e5m2, their FNUZ forms, e2m1, e2m3, e3m2 or e8m0fnu",
-              format(id).name);
+  std::string known;
+  for (const ElementTraits& row : kElements) {
+    if (row.format == id) return row.type;
+    if (row.format) known.append(known.empty() ? "" : ", ").append(row.name);
+  }
+  throw Error("dtype", "one of " + known, format(id).name);
 }
 
 std::int64_t element_count(std::span<const std::int64_t> shape, std::string_view argument) {
@@ -188,52 +215,7 @@ std::vector<float> to_float(const TensorView& tensor) {
       tensor.bytes.size() == expected, "tensor",
       fmt::format("{} bytes for {} {}", expected, to_string(tensor.type), shape_text(tensor.shape)),
       counted(tensor.bytes.size(), "byte"));
-  switch (tensor.type) {
-    case ElementType::f64:
-      return convert<double>(tensor, count);
-    case ElementType::f32:
-      return convert<float>(tensor, count);
-    case ElementType::f16:
-      return decode_all<std::uint16_t>(tensor, count, FormatId::f16);
-    case ElementType::bf16:
-      return decode_all<std::uint16_t>(tensor, count, FormatId::bf16);
-    case ElementType::e4m3fn:
-      return decode_all<std::uint8_t>(tensor, count, FormatId::e4m3fn);
-    case ElementType::e5m2:
-      return decode_all<std::uint8_t>(tensor, count, FormatId::e5m2);
-    case ElementType::e8m0fnu:
-      return decode_all<std::uint8_t>(tensor, count, FormatId::e8m0fnu);
-    case ElementType::e4m3fnuz:
-      return decode_all<std::uint8_t>(tensor, count, FormatId::e4m3fnuz);
-    case ElementType::e5m2fnuz:
-      return decode_all<std::uint8_t>(tensor, count, FormatId::e5m2fnuz);
-    case ElementType::e2m1:
-    case ElementType::e2m3:
-    case ElementType::e3m2:
-      return decode_narrow(tensor, count, *format_of(tensor.type));
-    case ElementType::e2m1x2:
-    case ElementType::e2m3x4:
-    case ElementType::e3m2x4:
-      return decode_packed(tensor);
-    case ElementType::u8:
-    case ElementType::boolean:
-      return convert<std::uint8_t>(tensor, count);
-    case ElementType::u16:
-      return convert<std::uint16_t>(tensor, count);
-    case ElementType::u32:
-      return convert<std::uint32_t>(tensor, count);
-    case ElementType::u64:
-      return convert<std::uint64_t>(tensor, count);
-    case ElementType::i8:
-      return convert<std::int8_t>(tensor, count);
-    case ElementType::i16:
-      return convert<std::int16_t>(tensor, count);
-    case ElementType::i32:
-      return convert<std::int32_t>(tensor, count);
-    case ElementType::i64:
-      return convert<std::int64_t>(tensor, count);
-  }
-  return {};
+  return traits(tensor.type).to_float(tensor, count);
 }
 
 std::string shape_text(std::span<const std::int64_t> shape) {
