@@ -50,6 +50,7 @@ struct Format {
   SpecialValues specials;
   int storage_bits;  ///< width of a stored element; TF32 and E8M13 are stored in binary32
 
+  [[nodiscard]] constexpr int bytes() const { return storage_bits / 8; }  ///< of an element
   [[nodiscard]] constexpr bool is_scale_only() const { return !has_sign; }
   [[nodiscard]] constexpr int code_bits() const {
     return (has_sign ? 1 : 0) + exponent_bits + mantissa_bits;
