@@ -58,7 +58,7 @@ AccumulatorModel executed_model(const VectorFile& file) {
   const auto line = file.header.find("executed");
   if (line == file.header.end()) return model;
   const std::optional<HalvesOrder> halves = find_executed(line->second);
-  const bool by_halves = traits_of(model).arithmetic == Arithmetic::halves;
+  const bool by_halves = model.kind == AccumulationKind::fp16_halves;
   require(halves.has_value() == by_halves, "executed",
           fmt::format("what {} is, {} ({})", registered.name,
                       by_halves ? "FP16 halves" : "one instruction", to_string(model.kind)),

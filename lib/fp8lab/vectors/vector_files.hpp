@@ -18,16 +18,28 @@
 //                 "sa" and "sb"
 //   others        the text form of vectors.hpp
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <filesystem>
+#include <map>
 #include <string>
+#include <string_view>
 #include <vector>
 
-#include "fp8lab/vectors/vector_header.hpp"
 #include "fp8lab/vectors/vectors.hpp"
 
 namespace fp8lab {
+
+inline constexpr std::array<std::string_view, 3> kRequiredKeys{"model", "input", "terms"};
+inline constexpr std::array<std::string_view, 3> kOptionalKeys{"scales", "nan", "output"};
+
+/// Sets the field of `file` that a line of one of these keys stands for. Throws `Error` with
+/// key, expected and got.
+void apply_header_line(VectorFile& file, std::string_view key, const std::string& value);
+
+/// Every `# key: value` of a file: its header, and the fields that `VectorFile` holds apart.
+std::map<std::string, std::string> header_of(const VectorFile& file);
 
 /// Reads a vector file of any of these forms. `line` of a case is its line in text and
 /// JSON-lines, and its index from 1 in the others. Throws `Error` with file and reason for

@@ -14,7 +14,7 @@
 #include "fp8lab/core/counted.hpp"
 #include "fp8lab/core/error.hpp"
 #include "fp8lab/io/files.hpp"
-#include "fp8lab/vectors/vector_header.hpp"
+#include "fp8lab/vectors/vector_files.hpp"
 
 namespace fp8lab {
 namespace {
