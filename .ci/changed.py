@@ -3,9 +3,8 @@
 Usage: changed.py files             the changed files
        changed.py lint BUILD        the sources to lint: changed ones, and for a changed header two that include it
        changed.py rooms             the rooms of tests to build with sanitizers: those that changed, the ones changed
-                                    last first, while what they compile in all stays in a bound; costly ones only if
+                                    last first, while their sources in all stay in a bound; costly ones only if
                                     no other changed
-       changed.py left-out ROOM...  the rooms of lib/ that no test of these rooms stands on
        changed.py tests             the long tests of parts that the change does not touch: `./dev nightly` runs them
 
 A change is what differs from FP8LAB_BASE if that names a commit, else from where this branch left
@@ -23,25 +22,21 @@ from pathlib import Path
 HOURS = 12
 MOST_SOURCES = 16  # of one lint: some two minutes on two cores
 INCLUDERS = 2
-MOST_COMPILED = 80  # sources of one build with sanitizers, if its first room does not need more: some three minutes on two cores
+MOST_TESTS = 80  # sources of tests in one build with sanitizers, if its first room does not have more
 COSTLY_ROOMS = {"collectives", "experiments"}  # their tests need all experiments: some eight minutes more
-LINTED = re.compile(r"(lib|experiments|apps/cli|apps/explorer/pictures|apps/python)/.*\.cpp")
+LINTED = re.compile(r"(lib|experiments|apps/bench|apps/cli|apps/explorer/pictures|apps/python)/.*\.cpp")
 HEADER = re.compile(r"(lib|experiments|apps)/.*\.(hpp|inc)")
-WHOLE_LIBRARY = COSTLY_ROOMS | {"cuda", "explorer"}  # they stand on more than lib/
-INCLUDED = re.compile(r'^#\s*include "fp8lab/(\w+)/', re.MULTILINE)
-OTHER_TESTS = re.compile(r'^#\s*include "(\w+)/', re.MULTILINE)
-APP_SOURCE = re.compile(r'^#\s*include "(apps/\w+/\w+)\.cpp"', re.MULTILINE)
 # Long tests of one part, and the files whose change makes them run.
-REPORTS = re.compile(r"lib/fp8lab/(report|plots|experiment)/|tests/(report|browser)/.*(?<!_test\.cpp)$")
-TRAINS = re.compile(r"(experiments/(claims|common)|lib/fp8lab/(train|model|optim|collectives|experiment))/")
-PROCESSES = re.compile(r"(lib/fp8lab/(mpi|collectives|sweep)|experiments/(fp8-allreduce|data-parallel|fp8-lm)|tests/mpi)/")
-TIMES = re.compile(r"(apps/cli/(bench|cast_baselines|conformance|timed_rows|sweep|train)|lib/fp8lab/bench/|tests/cli/(bench_command|clock_command|even_clock))")
+REPORTS = re.compile(r"lib/lab/(report|plots|experiment)/|tests/(report|browser)/.*(?<!_test\.cpp)$")
+TRAINS = re.compile(r"(experiments/(claims|common)|lib/(training|fp8lab/linear|lab/experiment))/")
+PROCESSES = re.compile(r"(lib/(lab/mpi|training/collectives|lab/sweep)|experiments/(fp8-allreduce|data-parallel|fp8-lm)|tests/mpi)/")
+TIMES = re.compile(r"(apps/cli/(sweep|train)|apps/bench/|tests/cli/(bench_command|clock_command|even_clock))")
 LONG_TESTS = {
     "report_browser": REPORTS,
     "report_plots": REPORTS,
     "notebooks": re.compile(r"(notebooks|apps/python)/"),
     "claims_reproducible": TRAINS,
-    "backward_mutants": re.compile(r"(lib/fp8lab|tests)/(train|attention)/"),
+    "backward_mutants": re.compile(r"(lib/training|lib/fp8lab|tests)/(train|linear)/"),
     "recipes_oracle": re.compile(r"(lib/fp8lab/(scaling|cast|formats)|tests/python)/"),
     "lost_output": re.compile(r"(lib/fp8lab/io|apps/cli)/|tests/cli/(lost_output|checking)"),
     **{f"mpi_{name}": PROCESSES for name in ("sweep", "sharded_sweep", "fp8-allreduce", "data-parallel", "fp8-lm")},
@@ -123,12 +118,12 @@ def rooms():
     every = sorted({path.parts[1] for path in Path("tests").glob("*/*_test.cpp")})
     touched = []
     for name in changed_files():
-        match = re.match(r"(?:tests|lib/fp8lab)/(\w+)/|(experiments|cuda)/", name)
+        match = re.match(r"(?:tests|lib/\w+)/(\w+)/|(experiments|cuda)/", name)
         touched += [room for room in every if match and room in match.groups() and room not in touched]
     cheap = [room for room in touched if room not in COSTLY_ROOMS]
     taken = []
     for room in cheap or touched:
-        if not taken or compiled([*taken, room]) <= MOST_COMPILED:
+        if not taken or sum(map(tests_of, [*taken, room])) <= MOST_TESTS:
             taken.append(room)
     left = sorted(set(touched) - set(taken))
     if left:
@@ -141,38 +136,8 @@ def tests_left():
     return [name for name, part in LONG_TESTS.items() if not any(map(part.match, files))]
 
 
-def compiled(tested):
-    """The number of sources that the tests of these rooms need compiled."""
-    without = set(left_out(tested))
-    library = [path for path in Path("lib/fp8lab").rglob("*.cpp") if path.relative_to("lib/fp8lab").parts[0] not in without]
-    return len(library) + sum(len(list((Path("tests") / room).rglob("*_test.cpp"))) for room in tested)
-
-
-def rooms_included(folder):
-    """What the sources below a folder include, a source of apps/ with its header among them: rooms of lib/, and folders of others."""
-    text = "\n".join(path.read_text() for path in folder.rglob("*") if path.suffix in (".cpp", ".hpp", ".inc", ".cuh"))
-    parts = [Path(name + suffix) for name in APP_SOURCE.findall(text) for suffix in (".cpp", ".hpp")]
-    text = "\n".join([text, *(path.read_text() for path in parts if path.is_file())])
-    return set(INCLUDED.findall(text)), set(OTHER_TESTS.findall(text))
-
-
-def left_out(tested):
-    """Tests need what they include, and what that includes: the rest need not be compiled."""
-    if not WHOLE_LIBRARY.isdisjoint(tested):
-        return []
-    every = sorted(path.name for path in Path("lib/fp8lab").iterdir() if path.is_dir())
-    needed, todo = set(), {"core"}
-    for folder in [Path("tests") / room for room in tested]:
-        own, others = rooms_included(folder)
-        for other in sorted(others & {path.name for path in Path("tests").iterdir()}):
-            own |= rooms_included(Path("tests") / other)[0]
-        todo |= own
-    while todo:
-        room = todo.pop()
-        if room not in needed:
-            needed.add(room)
-            todo |= rooms_included(Path("lib/fp8lab") / room)[0]
-    return [room for room in every if room not in needed]
+def tests_of(room):
+    return len(list((Path("tests") / room).rglob("*_test.cpp")))
 
 
 def main(arguments):
@@ -181,8 +146,6 @@ def main(arguments):
         lines = changed_files()
     elif arguments[:1] == ["lint"] and len(arguments) == 2:
         lines = lint_sources(arguments[1])
-    elif arguments[:1] == ["left-out"]:
-        lines = left_out(arguments[1:])
     elif arguments == ["rooms"]:
         lines = rooms()
     elif arguments == ["tests"]:

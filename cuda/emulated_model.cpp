@@ -9,7 +9,7 @@ namespace fp8lab::cuda {
 namespace {
 
 bool covers(const AccumulatorModel& m) {
-  return traits_of(m).arithmetic == Arithmetic::fused_steps &&
+  return m.kind == AccumulationKind::fused_dot_product &&
          m.product_exponent == ProductExponent::stored &&
          m.alignment_fraction_bits <= kMaxAlignmentBits &&
          (m.rounding == RoundingMode::toward_zero || m.rounding == RoundingMode::nearest_even);

@@ -10,5 +10,5 @@ set(cuda_host_sources cast_table.cpp chip_products.cpp driver.cpp emulated_model
 list(TRANSFORM cuda_host_sources PREPEND ${CMAKE_CURRENT_LIST_DIR}/)
 add_library(fp8lab_cuda_host STATIC ${cuda_host_sources})
 target_include_directories(fp8lab_cuda_host PUBLIC ${PROJECT_SOURCE_DIR} ${CMAKE_CURRENT_LIST_DIR})
-target_link_libraries(fp8lab_cuda_host PUBLIC fp8lab::fp8lab
+target_link_libraries(fp8lab_cuda_host PUBLIC fp8lab::lab
   PRIVATE fp8lab_options fmt::fmt nlohmann_json::nlohmann_json OpenMP::OpenMP_CXX ${CMAKE_DL_LIBS})

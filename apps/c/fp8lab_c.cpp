@@ -15,7 +15,7 @@
 #include "fp8lab/cast/encode.hpp"
 #include "fp8lab/core/error.hpp"
 #include "fp8lab/core/json_text.hpp"
-#include "fp8lab/experiment/machine.hpp"
+#include "fp8lab/core/machine.hpp"
 #include "fp8lab/product/product.hpp"
 #include "fp8lab/tensors/codes.hpp"
 #include "fp8lab/verify/verify.hpp"
@@ -149,7 +149,7 @@ fp8lab_status fp8lab_decode(const char* format_name, const void* codes, size_t c
     const Format& f = find_format(text(format_name, "format"));
     require(count == 0 || values != nullptr, "values", "a pointer", "NULL");
     require(count == 0 || codes != nullptr, "codes", "a pointer", "NULL");
-    const std::size_t bytes = count * static_cast<std::size_t>(f.storage_bits / 8);
+    const std::size_t bytes = count * static_cast<std::size_t>(f.bytes());
     const std::vector<float> decoded =
         decode_codes(f.id, {static_cast<const std::byte*>(codes), bytes});
     std::copy(decoded.begin(), decoded.end(), values);

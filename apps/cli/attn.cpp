@@ -16,7 +16,7 @@
 #include "fp8lab/attention/verify.hpp"
 #include "fp8lab/core/error.hpp"
 #include "fp8lab/core/json_text.hpp"
-#include "fp8lab/core/named.hpp"
+#include "fp8lab/core/names.hpp"
 #include "fp8lab/core/threads.hpp"
 #include "fp8lab/io/operand.hpp"
 #include "fp8lab/product/product.hpp"

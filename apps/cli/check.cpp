@@ -7,9 +7,9 @@
 #include "command.hpp"
 #include "fp8lab/core/counted.hpp"
 #include "fp8lab/core/json_text.hpp"
-#include "fp8lab/model_files/check_model.hpp"
 #include "json_number.hpp"
 #include "say.hpp"
+#include "training/model_files/check_model.hpp"
 
 namespace fp8lab::cli {
 namespace {

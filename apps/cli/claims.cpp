@@ -12,10 +12,11 @@
 #include <vector>
 
 #include "command.hpp"
+#include "experiments/registry.hpp"
 #include "fp8lab/core/json_text.hpp"
 #include "fp8lab/core/threads.hpp"
-#include "fp8lab/experiment/result_files.hpp"
 #include "fp8lab/io/files.hpp"
+#include "lab/experiment/result_files.hpp"
 #include "say.hpp"
 
 namespace fp8lab::cli {

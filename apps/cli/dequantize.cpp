@@ -13,10 +13,10 @@
 #include "fp8lab/core/counted.hpp"
 #include "fp8lab/core/error.hpp"
 #include "fp8lab/core/json_text.hpp"
-#include "fp8lab/model_files/dequantize_model.hpp"
-#include "fp8lab/model_files/layout.hpp"
 #include "model_progress.hpp"
 #include "say.hpp"
+#include "training/model_files/dequantize_model.hpp"
+#include "training/model_files/layout.hpp"
 
 namespace fp8lab::cli {
 namespace {

@@ -19,14 +19,14 @@
 #include "fp8lab/accumulate/model.hpp"
 #include "fp8lab/core/error.hpp"
 #include "fp8lab/core/json_text.hpp"
+#include "fp8lab/core/machine.hpp"
 #include "fp8lab/core/random.hpp"
 #include "fp8lab/core/target.hpp"
 #include "fp8lab/core/threads.hpp"
-#include "fp8lab/experiment/machine.hpp"
 #include "fp8lab/gemm/gemm.hpp"
 #include "fp8lab/io/files.hpp"
-#include "fp8lab/plots/draw.hpp"
-#include "fp8lab/plots/plot_json.hpp"
+#include "lab/plots/draw.hpp"
+#include "lab/plots/plot_json.hpp"
 #include "terminal.hpp"
 
 namespace fp8lab::cli {

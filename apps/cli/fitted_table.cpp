@@ -9,7 +9,7 @@
 #include "fp8lab/core/error.hpp"
 #include "fp8lab/core/printable.hpp"
 #include "fp8lab/core/short_number.hpp"
-#include "fp8lab/plots/text.hpp"
+#include "lab/plots/text.hpp"
 #include "terminal.hpp"
 
 namespace fp8lab::cli {

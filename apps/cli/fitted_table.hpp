@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "fp8lab/experiment/table.hpp"
+#include "lab/experiment/table.hpp"
 
 namespace fp8lab::cli {
 

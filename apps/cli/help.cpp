@@ -11,7 +11,7 @@
 
 #include "command.hpp"
 #include "fp8lab/core/error.hpp"
-#include "fp8lab/core/near_names.hpp"
+#include "fp8lab/core/names.hpp"
 #include "help_texts.hpp"
 
 namespace fp8lab::cli {

@@ -7,10 +7,10 @@
 
 #include "command.hpp"
 #include "fp8lab/core/json_text.hpp"
-#include "fp8lab/model_files/layout.hpp"
-#include "fp8lab/model_files/model_directory.hpp"
-#include "fp8lab/model_files/module_choice.hpp"
 #include "say.hpp"
+#include "training/model_files/layout.hpp"
+#include "training/model_files/model_directory.hpp"
+#include "training/model_files/module_choice.hpp"
 
 namespace fp8lab::cli {
 namespace {

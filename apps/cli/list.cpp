@@ -11,18 +11,19 @@
 #include <vector>
 
 #include "command.hpp"
+#include "experiments/registry.hpp"
 #include "fitted_table.hpp"
 #include "fp8lab/accumulate/model.hpp"
 #include "fp8lab/accumulate/unit.hpp"
 #include "fp8lab/cast/policy.hpp"
 #include "fp8lab/core/error.hpp"
 #include "fp8lab/core/json_text.hpp"
-#include "fp8lab/core/near_names.hpp"
-#include "fp8lab/experiment/experiment.hpp"
-#include "fp8lab/experiment/table.hpp"
+#include "fp8lab/core/names.hpp"
 #include "fp8lab/formats/format.hpp"
 #include "fp8lab/product/calls.hpp"
 #include "fp8lab/scaling/presets.hpp"
+#include "lab/experiment/experiment.hpp"
+#include "lab/experiment/table.hpp"
 #include "models.hpp"
 #include "terminal.hpp"
 
@@ -159,7 +160,7 @@ Table accumulators(const ListArguments& /*options*/) {
                {"alias", "", "a shorter spelling"},
                {"otherwise", "", "instruction that provides the default parameters"},
                {"parameters", "", "what can be given"}});
-  for (const AccumulatorKindBase& one : accumulator_kinds())
+  for (const AccumulatorKind& one : accumulator_kinds())
     table.add_row(
         {std::string(to_string(one.kind)),
          one.alias.empty() ? std::string(kUnused) : std::string(one.alias),
@@ -434,7 +435,7 @@ Table in_short(const Table& table) {
       if (text == nullptr) continue;
       if (text->starts_with("from ")) text->erase(0, 5);
       if (table.columns()[c].name != "accumulation") continue;
-      for (const AccumulatorKindBase& kind : accumulator_kinds())
+      for (const AccumulatorKind& kind : accumulator_kinds())
         if (to_string(kind.kind) == *text && !kind.alias.empty()) *text = kind.alias;
     }
     shown.add_row(std::move(row));

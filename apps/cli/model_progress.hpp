@@ -6,8 +6,8 @@
 #include <string>
 #include <string_view>
 
-#include "fp8lab/model_files/rewrite.hpp"
 #include "progress_bar.hpp"
+#include "training/model_files/rewrite.hpp"
 
 namespace fp8lab::cli {
 

@@ -1,7 +1,7 @@
 #include "models.hpp"
 
-#include "fp8lab/experiment/model_parameters.hpp"
 #include "fp8lab/io/files.hpp"
+#include "lab/experiment/model_parameters.hpp"
 
 namespace fp8lab::cli {
 

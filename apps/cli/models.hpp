@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "fp8lab/accumulate/definition.hpp"
-#include "fp8lab/experiment/parameters.hpp"
+#include "lab/experiment/parameters.hpp"
 #include "parser.hpp"
 
 namespace fp8lab::cli {

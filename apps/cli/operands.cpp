@@ -7,7 +7,6 @@
 
 #include "fp8lab/core/error.hpp"
 #include "fp8lab/product/calls.hpp"
-#include "fp8lab/product/table_calls.hpp"
 #include "ignored_options.hpp"
 
 namespace fp8lab::cli {

@@ -6,7 +6,7 @@
 #include <utility>
 
 #include "fp8lab/core/argument.hpp"
-#include "fp8lab/experiment/result_files.hpp"
+#include "lab/experiment/result_files.hpp"
 
 namespace fp8lab::cli {
 namespace {

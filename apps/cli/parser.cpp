@@ -11,7 +11,7 @@
 #include <type_traits>
 #include <utility>
 
-#include "fp8lab/core/near_names.hpp"
+#include "fp8lab/core/names.hpp"
 #include "fp8lab/core/printable.hpp"
 #include "help_texts.hpp"
 #include "terminal.hpp"

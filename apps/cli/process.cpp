@@ -22,7 +22,7 @@
 #include "fp8lab/core/error.hpp"
 #include "fp8lab/core/json_text.hpp"
 #include "fp8lab/core/threads.hpp"
-#include "fp8lab/io/partial.hpp"
+#include "fp8lab/io/output_file.hpp"
 #include "option_text.hpp"
 #include "say.hpp"
 

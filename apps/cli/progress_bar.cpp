@@ -6,7 +6,7 @@
 #include <algorithm>
 #include <cstdio>
 
-#include "fp8lab/plots/text.hpp"
+#include "lab/plots/text.hpp"
 #include "say.hpp"
 #include "terminal.hpp"
 

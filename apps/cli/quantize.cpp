@@ -17,7 +17,6 @@
 #include "fp8lab/io/files.hpp"
 #include "fp8lab/io/npy.hpp"
 #include "fp8lab/io/safetensors.hpp"
-#include "fp8lab/model_files/layout.hpp"
 #include "fp8lab/scaling/nvfp4_training.hpp"
 #include "fp8lab/scaling/presets.hpp"
 #include "fp8lab/scaling/statistics.hpp"
@@ -26,6 +25,7 @@
 #include "quantize_model.hpp"
 #include "quantized_file.hpp"
 #include "say.hpp"
+#include "training/model_files/layout.hpp"
 
 namespace fp8lab::cli {
 namespace {

@@ -9,9 +9,9 @@
 #include "command.hpp"
 #include "fp8lab/core/error.hpp"
 #include "fp8lab/core/json_text.hpp"
-#include "fp8lab/model_files/quantize_model.hpp"
 #include "model_progress.hpp"
 #include "say.hpp"
+#include "training/model_files/quantize_model.hpp"
 
 namespace fp8lab::cli {
 namespace {

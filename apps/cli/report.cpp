@@ -7,11 +7,12 @@
 #include <vector>
 
 #include "command.hpp"
+#include "experiments/registry.hpp"
 #include "fp8lab/core/counted.hpp"
 #include "fp8lab/core/error.hpp"
-#include "fp8lab/experiment/experiment.hpp"
 #include "fp8lab/io/files.hpp"
-#include "fp8lab/report/report.hpp"
+#include "lab/experiment/experiment.hpp"
+#include "lab/report/report.hpp"
 #include "say.hpp"
 
 namespace fp8lab::cli {

@@ -16,22 +16,23 @@
 #include <utility>
 #include <vector>
 
+#include "experiments/registry.hpp"
 #include "fp8lab/core/error.hpp"
 #include "fp8lab/core/json_text.hpp"
 #include "fp8lab/core/threads.hpp"
-#include "fp8lab/experiment/experiment.hpp"
-#include "fp8lab/experiment/model_parameters.hpp"
-#include "fp8lab/experiment/properties.hpp"
-#include "fp8lab/experiment/result_files.hpp"
 #include "fp8lab/io/files.hpp"
-#include "fp8lab/sweep/grid_file.hpp"
+#include "lab/experiment/experiment.hpp"
+#include "lab/experiment/model_parameters.hpp"
+#include "lab/experiment/properties.hpp"
+#include "lab/experiment/result_files.hpp"
+#include "lab/sweep/grid_file.hpp"
 #include "models.hpp"
 #include "option_text.hpp"
 #include "progress_bar.hpp"
 #include "say.hpp"
 #include "terminal.hpp"
 #ifdef FP8LAB_WITH_MPI
-#include "fp8lab/mpi/fabric.hpp"
+#include "lab/mpi/fabric.hpp"
 #endif
 
 namespace fp8lab::cli {

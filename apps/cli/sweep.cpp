@@ -1,4 +1,5 @@
-#include "fp8lab/sweep/sweep.hpp"
+#include "lab/sweep/sweep.hpp"
+#include "experiments/registry.hpp"
 #include "fp8lab/core/json_text.hpp"
 
 #include <fmt/format.h>
@@ -17,15 +18,15 @@
 #include "fp8lab/core/error.hpp"
 #include "fp8lab/core/integer_list.hpp"
 #include "fp8lab/core/threads.hpp"
-#include "fp8lab/experiment/model_parameters.hpp"
 #include "fp8lab/io/files.hpp"
-#include "fp8lab/sweep/grid_file.hpp"
+#include "lab/experiment/model_parameters.hpp"
+#include "lab/sweep/grid_file.hpp"
 #include "models.hpp"
 #include "option_text.hpp"
 #include "progress_bar.hpp"
 #include "say.hpp"
 #ifdef FP8LAB_WITH_MPI
-#include "fp8lab/mpi/points.hpp"
+#include "lab/mpi/points.hpp"
 #endif
 
 namespace fp8lab::cli {

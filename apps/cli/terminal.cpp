@@ -8,7 +8,7 @@
 #include <charconv>
 #include <cstdlib>
 
-#include "fp8lab/plots/text.hpp"
+#include "lab/plots/text.hpp"
 
 namespace fp8lab::cli {
 namespace {

@@ -15,12 +15,12 @@
 #include "fp8lab/core/json_text.hpp"
 #include "fp8lab/core/threads.hpp"
 #include "fp8lab/io/files.hpp"
-#include "fp8lab/io/output_lock.hpp"
-#include "fp8lab/train/guard.hpp"
-#include "fp8lab/train/monitor.hpp"
+#include "fp8lab/io/output_file.hpp"
 #include "json_number.hpp"
 #include "train_log.hpp"
 #include "train_options.hpp"
+#include "training/train/guard.hpp"
+#include "training/train/monitor.hpp"
 
 namespace fp8lab::cli {
 namespace {

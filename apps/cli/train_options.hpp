@@ -6,11 +6,11 @@
 #include <string>
 #include <vector>
 
-#include "fp8lab/train/divergence.hpp"
-#include "fp8lab/train/parallel_trainer.hpp"
-#include "fp8lab/train/trainer.hpp"
 #include "models.hpp"
 #include "parser.hpp"
+#include "training/train/divergence.hpp"
+#include "training/train/parallel_trainer.hpp"
+#include "training/train/trainer.hpp"
 
 namespace fp8lab::cli {
 

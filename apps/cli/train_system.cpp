@@ -9,10 +9,10 @@
 
 #include "fp8lab/core/error.hpp"
 #include "fp8lab/core/names.hpp"
-#include "fp8lab/model/layer_rule.hpp"
-#include "fp8lab/optim/presets.hpp"
-#include "fp8lab/train/systems.hpp"
+#include "fp8lab/linear/layer_rule.hpp"
 #include "train_options.hpp"
+#include "training/optim/presets.hpp"
+#include "training/train/systems.hpp"
 
 namespace fp8lab::cli {
 namespace {

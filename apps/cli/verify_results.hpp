@@ -3,8 +3,8 @@
 
 #include <string>
 
-#include "fp8lab/experiment/experiment.hpp"
 #include "fp8lab/verify/verify.hpp"
+#include "lab/experiment/experiment.hpp"
 
 namespace fp8lab::cli {
 

@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "fp8lab/experiment/experiment.hpp"
+#include "lab/experiment/experiment.hpp"
 #include "tool/parts.hpp"
 
 namespace fp8lab::cuda {

@@ -4,7 +4,7 @@
 #include <utility>
 
 #include "fp8lab/io/files.hpp"
-#include "fp8lab/model/shape.hpp"
+#include "training/model/shape.hpp"
 
 namespace fp8lab::cuda {
 

@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "fp8lab/product/observed_calls.hpp"
+#include "fp8lab/product/calls.hpp"
 #include "fp8lab/product/product.hpp"
 
 namespace fp8lab::cuda {

@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "fp8lab/product/observed_calls.hpp"
+#include "fp8lab/product/calls.hpp"
 
 namespace fp8lab::cuda {
 

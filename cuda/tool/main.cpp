@@ -16,6 +16,7 @@
 #include "apps/cli/run.hpp"
 #include "backends.hpp"
 #include "check.cuh"
+#include "experiments/registry.hpp"
 #include "probes/probe.hpp"
 #include "tool/command.hpp"
 #include "tool/experiments.hpp"

@@ -1,5 +1,5 @@
 // What cuBLASLt does of its own choice in calls of known models: every call becomes rows of the
-// table in observed_calls.hpp, for which the library's model alone is compared with the output.
+// table in calls.hpp, for which the library's model alone is compared with the output.
 
 #include <fmt/format.h>
 

@@ -53,7 +53,7 @@ def room_page(room):
     lines = [f"# {room.name}", "", f"[Purpose and use of this room](../../library/{room.name}.md)." if (room / "README.md").exists() else "", ""]
     for header in sorted(room.glob("*.hpp")):
         text = header.read_text()
-        lines += [f"## fp8lab/{room.name}/{header.name}", "", no_links(header_comment(text.splitlines())), ""]
+        lines += [f"## {room.parent.name}/{room.name}/{header.name}", "", no_links(header_comment(text.splitlines())), ""]
         for comment, declared in declarations(text):
             lines += [no_links(comment), "", "```cpp", declared, "```", ""]
     return "\n".join(lines)
@@ -160,7 +160,7 @@ def pages(root):
         "api/python/results.md": module_page(package / "results.py", "fp8lab.results"),
         "api/python/torch.md": python_page(package / "torch", "fp8lab.torch"),
     }
-    for room in sorted((root / "lib/fp8lab").iterdir()):
-        if room.is_dir() and any(room.glob("*.hpp")):
+    for room in sorted((root / "lib").glob("*/*")):
+        if any(room.glob("*.hpp")):
             found[f"api/cpp/{room.name}.md"] = room_page(room)
     return found

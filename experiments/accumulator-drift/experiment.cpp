@@ -1,4 +1,4 @@
-#include "fp8lab/experiment/experiment.hpp"
+#include "lab/experiment/experiment.hpp"
 
 #include <fmt/format.h>
 
@@ -16,7 +16,7 @@
 #include "common/series.hpp"
 #include "common/spread.hpp"
 #include "fp8lab/cast/policy.hpp"
-#include "fp8lab/experiment/row_table.hpp"
+#include "lab/experiment/row_table.hpp"
 
 namespace fp8lab::experiments {
 namespace {

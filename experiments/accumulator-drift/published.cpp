@@ -11,7 +11,7 @@
 #include "common/repeats.hpp"
 #include "fp8lab/cast/policy.hpp"
 #include "fp8lab/core/counted.hpp"
-#include "fp8lab/experiment/row_table.hpp"
+#include "lab/experiment/row_table.hpp"
 
 namespace fp8lab::experiments {
 namespace {

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "accumulator-drift/operands.hpp"
-#include "fp8lab/experiment/parameter_struct.hpp"
+#include "lab/experiment/parameter_struct.hpp"
 
 namespace fp8lab::experiments {
 

@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "accumulator-drift/sweep.hpp"
-#include "fp8lab/experiment/table.hpp"
+#include "lab/experiment/table.hpp"
 
 namespace fp8lab::experiments {
 

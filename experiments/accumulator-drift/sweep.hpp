@@ -11,7 +11,7 @@
 #include "accumulator-drift/drift.hpp"
 #include "accumulator-drift/fit.hpp"
 #include "accumulator-drift/settings.hpp"
-#include "fp8lab/experiment/experiment.hpp"
+#include "lab/experiment/experiment.hpp"
 
 namespace fp8lab::experiments {
 

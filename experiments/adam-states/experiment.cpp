@@ -1,4 +1,4 @@
-#include "fp8lab/experiment/experiment.hpp"
+#include "lab/experiment/experiment.hpp"
 
 #include <fmt/format.h>
 
@@ -10,9 +10,9 @@
 #include "common/parallel.hpp"
 #include "common/repeats.hpp"
 #include "fp8lab/core/error.hpp"
-#include "fp8lab/experiment/parameter_struct.hpp"
-#include "fp8lab/experiment/row_table.hpp"
-#include "fp8lab/optim/presets.hpp"
+#include "lab/experiment/parameter_struct.hpp"
+#include "lab/experiment/row_table.hpp"
+#include "training/optim/presets.hpp"
 
 namespace fp8lab::experiments {
 namespace {

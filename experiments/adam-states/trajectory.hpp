@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "fp8lab/core/random.hpp"
-#include "fp8lab/optim/adamw.hpp"
+#include "training/optim/adamw.hpp"
 
 namespace fp8lab::experiments {
 

@@ -1,4 +1,4 @@
-#include "fp8lab/experiment/experiment.hpp"
+#include "lab/experiment/experiment.hpp"
 
 #include <fmt/format.h>
 
@@ -12,9 +12,9 @@
 #include "common/spread.hpp"
 #include "fp8lab/attention/attention.hpp"
 #include "fp8lab/cast/encode.hpp"
-#include "fp8lab/experiment/parameter_struct.hpp"
-#include "fp8lab/experiment/row_table.hpp"
 #include "fp8lab/metrics/comparison.hpp"
+#include "lab/experiment/parameter_struct.hpp"
+#include "lab/experiment/row_table.hpp"
 
 namespace fp8lab::experiments {
 namespace {

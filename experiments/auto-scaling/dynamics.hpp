@@ -2,7 +2,7 @@
 // mu over the steps of a gradient that drifts and spikes.
 
 #include "auto-scaling/settings.hpp"
-#include "fp8lab/experiment/experiment.hpp"
+#include "lab/experiment/experiment.hpp"
 
 namespace fp8lab::experiments {
 

@@ -8,9 +8,9 @@
 #include "common/tensors.hpp"
 #include "fp8lab/cast/cast.hpp"
 #include "fp8lab/cast/encode.hpp"
-#include "fp8lab/collectives/wire.hpp"
 #include "fp8lab/metrics/sum.hpp"
 #include "fp8lab/scaling/scale_rule.hpp"
+#include "training/collectives/wire.hpp"
 
 namespace fp8lab::experiments {
 namespace {

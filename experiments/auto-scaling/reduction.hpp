@@ -6,9 +6,9 @@
 #include <vector>
 
 #include "fp8lab/core/random.hpp"
-#include "fp8lab/experiment/parameter_struct.hpp"
 #include "fp8lab/formats/format.hpp"
 #include "fp8lab/gemm/backend.hpp"
+#include "lab/experiment/parameter_struct.hpp"
 
 namespace fp8lab::experiments {
 

@@ -8,9 +8,9 @@
 #include <vector>
 
 #include "auto-scaling/reduction.hpp"
-#include "fp8lab/experiment/experiment.hpp"
-#include "fp8lab/experiment/parameter_struct.hpp"
 #include "fp8lab/scaling/auto_scaling.hpp"
+#include "lab/experiment/experiment.hpp"
+#include "lab/experiment/parameter_struct.hpp"
 
 namespace fp8lab::experiments {
 

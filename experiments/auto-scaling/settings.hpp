@@ -8,8 +8,8 @@
 #include <vector>
 
 #include "auto-scaling/schemes.hpp"
-#include "fp8lab/experiment/parameter_struct.hpp"
 #include "fp8lab/formats/format.hpp"
+#include "lab/experiment/parameter_struct.hpp"
 
 namespace fp8lab::experiments {
 

@@ -9,7 +9,7 @@
 #include <string_view>
 #include <vector>
 
-#include "fp8lab/experiment/experiment.hpp"
+#include "lab/experiment/experiment.hpp"
 
 namespace fp8lab::experiments {
 

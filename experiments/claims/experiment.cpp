@@ -1,4 +1,4 @@
-#include "fp8lab/experiment/experiment.hpp"
+#include "lab/experiment/experiment.hpp"
 
 #include <fmt/format.h>
 
@@ -6,8 +6,8 @@
 #include <tuple>
 
 #include "claims/claim.hpp"
-#include "fp8lab/experiment/parameter_struct.hpp"
-#include "fp8lab/experiment/row_table.hpp"
+#include "lab/experiment/parameter_struct.hpp"
+#include "lab/experiment/row_table.hpp"
 
 namespace fp8lab::experiments {
 namespace {

@@ -13,8 +13,8 @@
 #include "cost/cost_tables.hpp"
 #include "cost/published.hpp"
 #include "fp8lab/core/error.hpp"
-#include "fp8lab/model/block.hpp"
-#include "fp8lab/optim/presets.hpp"
+#include "training/model/block.hpp"
+#include "training/optim/presets.hpp"
 
 namespace fp8lab::experiments {
 namespace {

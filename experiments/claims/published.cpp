@@ -10,7 +10,7 @@
 #include "claims/groups.hpp"
 #include "common/spread.hpp"
 #include "fp8lab/core/random.hpp"
-#include "fp8lab/model/cost.hpp"
+#include "training/model/cost.hpp"
 
 namespace fp8lab::experiments {
 namespace {

@@ -5,7 +5,7 @@
 
 #include "claims/groups.hpp"
 #include "fp8lab/core/error.hpp"
-#include "fp8lab/core/near_names.hpp"
+#include "fp8lab/core/names.hpp"
 
 namespace fp8lab::experiments {
 namespace {

@@ -7,7 +7,7 @@
 #include <exception>
 
 #include "fp8lab/core/threads.hpp"
-#include "fp8lab/experiment/experiment.hpp"
+#include "lab/experiment/experiment.hpp"
 
 namespace fp8lab::experiments {
 

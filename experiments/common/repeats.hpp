@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "common/spread.hpp"
-#include "fp8lab/experiment/experiment.hpp"
+#include "lab/experiment/experiment.hpp"
 
 namespace fp8lab::experiments {
 

@@ -10,7 +10,7 @@
 #include <utility>
 #include <vector>
 
-#include "fp8lab/plots/plot.hpp"
+#include "lab/plots/plot.hpp"
 
 namespace fp8lab::experiments {
 

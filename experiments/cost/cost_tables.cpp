@@ -6,7 +6,7 @@
 
 #include "cost/published.hpp"
 #include "fp8lab/core/error.hpp"
-#include "fp8lab/model/block.hpp"
+#include "training/model/block.hpp"
 
 namespace fp8lab::experiments {
 namespace {

@@ -5,8 +5,8 @@
 #include <string_view>
 #include <vector>
 
-#include "fp8lab/experiment/table.hpp"
-#include "fp8lab/model/cost.hpp"
+#include "lab/experiment/table.hpp"
+#include "training/model/cost.hpp"
 
 namespace fp8lab::experiments {
 

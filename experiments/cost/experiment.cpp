@@ -1,4 +1,4 @@
-#include "fp8lab/experiment/experiment.hpp"
+#include "lab/experiment/experiment.hpp"
 
 #include <fmt/format.h>
 
@@ -9,8 +9,8 @@
 #include "cost/cost_tables.hpp"
 #include "cost/memory_gap.hpp"
 #include "cost/published.hpp"
-#include "fp8lab/experiment/parameter_struct.hpp"
-#include "fp8lab/model/block.hpp"
+#include "lab/experiment/parameter_struct.hpp"
+#include "training/model/block.hpp"
 
 namespace fp8lab::experiments {
 namespace {

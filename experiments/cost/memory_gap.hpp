@@ -6,8 +6,8 @@
 #include <vector>
 
 #include "cost/published.hpp"
-#include "fp8lab/experiment/table.hpp"
-#include "fp8lab/model/cost.hpp"
+#include "lab/experiment/table.hpp"
+#include "training/model/cost.hpp"
 
 namespace fp8lab::experiments {
 

@@ -5,7 +5,7 @@
 #include <array>
 #include <string_view>
 
-#include "fp8lab/model/shape.hpp"
+#include "training/model/shape.hpp"
 
 namespace fp8lab::experiments {
 

@@ -1,4 +1,4 @@
-#include "fp8lab/experiment/experiment.hpp"
+#include "lab/experiment/experiment.hpp"
 
 #include <fmt/format.h>
 
@@ -11,10 +11,10 @@
 #include "data-parallel/workers.hpp"
 #include "fp8lab/core/counted.hpp"
 #include "fp8lab/core/error.hpp"
-#include "fp8lab/experiment/row_table.hpp"
-#include "fp8lab/train/systems.hpp"
+#include "lab/experiment/row_table.hpp"
 #include "train/curves.hpp"
 #include "train/settings.hpp"
+#include "training/train/systems.hpp"
 
 namespace fp8lab::experiments {
 namespace {

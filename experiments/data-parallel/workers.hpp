@@ -6,8 +6,8 @@
 #include <string_view>
 #include <vector>
 
-#include "fp8lab/train/parallel_trainer.hpp"
 #include "train/study.hpp"
+#include "training/train/parallel_trainer.hpp"
 
 namespace fp8lab::experiments {
 

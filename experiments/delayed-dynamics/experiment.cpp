@@ -1,4 +1,4 @@
-#include "fp8lab/experiment/experiment.hpp"
+#include "lab/experiment/experiment.hpp"
 
 #include <fmt/format.h>
 
@@ -13,7 +13,7 @@
 #include "common/tensors.hpp"
 #include "common/trace_file.hpp"
 #include "delayed-dynamics/dynamics.hpp"
-#include "fp8lab/experiment/parameter_struct.hpp"
+#include "lab/experiment/parameter_struct.hpp"
 
 namespace fp8lab::experiments {
 namespace {

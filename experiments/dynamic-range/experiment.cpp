@@ -1,4 +1,4 @@
-#include "fp8lab/experiment/experiment.hpp"
+#include "lab/experiment/experiment.hpp"
 
 #include <fmt/format.h>
 
@@ -17,8 +17,8 @@
 #include "common/tensors.hpp"
 #include "dynamic-range/dynamic_range.hpp"
 #include "dynamic-range/spacing.hpp"
-#include "fp8lab/experiment/parameter_struct.hpp"
 #include "fp8lab/metrics/tensor.hpp"
+#include "lab/experiment/parameter_struct.hpp"
 
 namespace fp8lab::experiments {
 namespace {

@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "fp8lab/experiment/experiment.hpp"
+#include "lab/experiment/experiment.hpp"
 
 namespace fp8lab::experiments {
 

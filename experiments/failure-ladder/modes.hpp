@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "fp8lab/experiment/parameter_struct.hpp"
+#include "lab/experiment/parameter_struct.hpp"
 #include "train/variants.hpp"
 
 namespace fp8lab::experiments {

@@ -1,4 +1,4 @@
-#include "fp8lab/experiment/experiment.hpp"
+#include "lab/experiment/experiment.hpp"
 
 #include <fmt/format.h>
 
@@ -11,7 +11,7 @@
 #include "common/series.hpp"
 #include "common/spread.hpp"
 #include "format-asymmetry/findings.hpp"
-#include "fp8lab/experiment/parameter_struct.hpp"
+#include "lab/experiment/parameter_struct.hpp"
 
 namespace fp8lab::experiments {
 namespace {

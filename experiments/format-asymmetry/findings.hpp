@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "format-asymmetry/format_asymmetry.hpp"
-#include "fp8lab/experiment/experiment.hpp"
+#include "lab/experiment/experiment.hpp"
 
 namespace fp8lab::experiments::asymmetry {
 

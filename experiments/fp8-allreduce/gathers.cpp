@@ -7,7 +7,7 @@
 #include "common/repeats.hpp"
 #include "fp8-allreduce/gather.hpp"
 #include "fp8-allreduce/parts.hpp"
-#include "fp8lab/experiment/row_table.hpp"
+#include "lab/experiment/row_table.hpp"
 
 namespace fp8lab::experiments {
 namespace {

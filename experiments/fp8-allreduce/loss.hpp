@@ -6,7 +6,7 @@
 #include <span>
 #include <vector>
 
-#include "fp8lab/collectives/collectives.hpp"
+#include "training/collectives/collectives.hpp"
 
 namespace fp8lab::experiments {
 

@@ -6,8 +6,8 @@
 #include <vector>
 
 #include "fp8-allreduce/reduce.hpp"
-#include "fp8lab/experiment/experiment.hpp"
-#include "fp8lab/experiment/parameter_struct.hpp"
+#include "lab/experiment/experiment.hpp"
+#include "lab/experiment/parameter_struct.hpp"
 
 namespace fp8lab::experiments {
 

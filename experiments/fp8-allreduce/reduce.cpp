@@ -5,10 +5,10 @@
 #include <span>
 #include <string>
 
-#include "fp8lab/collectives/scales.hpp"
 #include "fp8lab/core/error.hpp"
 #include "fp8lab/metrics/sum.hpp"
 #include "fp8lab/scaling/auto_scaling.hpp"
+#include "training/collectives/scales.hpp"
 
 namespace fp8lab::experiments {
 namespace {

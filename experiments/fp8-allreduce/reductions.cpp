@@ -11,7 +11,7 @@
 #include "common/repeats.hpp"
 #include "common/series.hpp"
 #include "fp8-allreduce/parts.hpp"
-#include "fp8lab/experiment/row_table.hpp"
+#include "lab/experiment/row_table.hpp"
 
 namespace fp8lab::experiments {
 namespace {

@@ -1,4 +1,4 @@
-#include "fp8lab/experiment/experiment.hpp"
+#include "lab/experiment/experiment.hpp"
 
 #include <fmt/format.h>
 
@@ -8,10 +8,10 @@
 #include "common/parallel.hpp"
 #include "data-parallel/workers.hpp"
 #include "fp8lab/core/counted.hpp"
-#include "fp8lab/train/systems.hpp"
 #include "train/curves.hpp"
 #include "train/settings.hpp"
 #include "train/standing.hpp"
+#include "training/train/systems.hpp"
 
 namespace fp8lab::experiments {
 namespace {

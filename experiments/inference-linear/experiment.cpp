@@ -1,4 +1,4 @@
-#include "fp8lab/experiment/experiment.hpp"
+#include "lab/experiment/experiment.hpp"
 
 #include <fmt/format.h>
 
@@ -10,10 +10,10 @@
 #include "common/repeats.hpp"
 #include "common/series.hpp"
 #include "common/spread.hpp"
-#include "fp8lab/experiment/parameter_struct.hpp"
-#include "fp8lab/experiment/row_table.hpp"
 #include "fp8lab/scaling/presets.hpp"
 #include "inference-linear/layer.hpp"
+#include "lab/experiment/parameter_struct.hpp"
+#include "lab/experiment/row_table.hpp"
 
 namespace fp8lab::experiments {
 namespace {

@@ -1,4 +1,4 @@
-#include "fp8lab/experiment/experiment.hpp"
+#include "lab/experiment/experiment.hpp"
 
 #include <fmt/format.h>
 
@@ -11,8 +11,8 @@
 #include "common/tensor_file.hpp"
 #include "common/tensors.hpp"
 #include "fp8lab/core/error.hpp"
-#include "fp8lab/experiment/parameter_struct.hpp"
 #include "int8-vs-fp8/grid.hpp"
+#include "lab/experiment/parameter_struct.hpp"
 
 namespace fp8lab::experiments {
 namespace {

@@ -5,8 +5,8 @@
 #include <string_view>
 #include <vector>
 
-#include "fp8lab/train/guard.hpp"
 #include "train/study.hpp"
+#include "training/train/guard.hpp"
 
 namespace fp8lab::experiments {
 

@@ -1,4 +1,4 @@
-#include "fp8lab/experiment/experiment.hpp"
+#include "lab/experiment/experiment.hpp"
 
 #include <fmt/format.h>
 
@@ -9,7 +9,7 @@
 #include "common/parallel.hpp"
 #include "common/repeats.hpp"
 #include "common/series.hpp"
-#include "fp8lab/experiment/parameter_struct.hpp"
+#include "lab/experiment/parameter_struct.hpp"
 #include "long-sums/readout.hpp"
 #include "train/settings.hpp"
 #include "train/standing.hpp"

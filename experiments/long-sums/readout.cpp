@@ -7,8 +7,8 @@
 #include <cmath>
 
 #include "common/tensors.hpp"
-#include "fp8lab/optim/adamw.hpp"
-#include "fp8lab/train/linear.hpp"
+#include "fp8lab/linear/linear.hpp"
+#include "training/optim/adamw.hpp"
 
 namespace fp8lab::experiments {
 namespace {

@@ -7,8 +7,8 @@
 #include <vector>
 
 #include "fp8lab/gemm/backend.hpp"
-#include "fp8lab/train/linear_recipe.hpp"
-#include "fp8lab/train/trainer.hpp"
+#include "fp8lab/linear/linear_recipe.hpp"
+#include "training/train/trainer.hpp"
 
 namespace fp8lab::experiments {
 

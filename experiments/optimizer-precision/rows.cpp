@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <string_view>
 
-#include "fp8lab/optim/presets.hpp"
+#include "training/optim/presets.hpp"
 
 namespace fp8lab::experiments {
 namespace {

@@ -4,8 +4,8 @@
 
 #include <string>
 
-#include "fp8lab/optim/adamw.hpp"
 #include "train/variants.hpp"
+#include "training/optim/adamw.hpp"
 
 namespace fp8lab::experiments {
 

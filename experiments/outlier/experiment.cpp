@@ -1,4 +1,4 @@
-#include "fp8lab/experiment/experiment.hpp"
+#include "lab/experiment/experiment.hpp"
 
 #include <fmt/format.h>
 
@@ -8,7 +8,7 @@
 
 #include "common/names.hpp"
 #include "common/series.hpp"
-#include "fp8lab/experiment/row_table.hpp"
+#include "lab/experiment/row_table.hpp"
 #include "outlier/findings.hpp"
 #include "outlier/points.hpp"
 #include "outlier/product.hpp"

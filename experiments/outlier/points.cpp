@@ -8,7 +8,7 @@
 
 #include "common/names.hpp"
 #include "common/parallel.hpp"
-#include "fp8lab/experiment/parameter_struct.hpp"
+#include "lab/experiment/parameter_struct.hpp"
 
 namespace fp8lab::experiments::outlier_sweep {
 namespace {

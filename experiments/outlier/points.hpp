@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "fp8lab/experiment/experiment.hpp"
+#include "lab/experiment/experiment.hpp"
 #include "outlier/outlier.hpp"
 
 namespace fp8lab::experiments::outlier_sweep {

@@ -12,8 +12,8 @@
 #include "common/series.hpp"
 #include "common/tensors.hpp"
 #include "fp8lab/accumulate/model.hpp"
-#include "fp8lab/experiment/row_table.hpp"
 #include "fp8lab/gemm/gemm.hpp"
+#include "lab/experiment/row_table.hpp"
 
 namespace fp8lab::experiments::outlier_sweep {
 namespace {

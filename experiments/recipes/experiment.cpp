@@ -1,4 +1,4 @@
-#include "fp8lab/experiment/experiment.hpp"
+#include "lab/experiment/experiment.hpp"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -19,11 +19,11 @@
 #include "common/tensors.hpp"
 #include "fp8lab/core/counted.hpp"
 #include "fp8lab/core/error.hpp"
-#include "fp8lab/experiment/parameter_struct.hpp"
 #include "fp8lab/metrics/comparison.hpp"
 #include "fp8lab/metrics/tensor.hpp"
 #include "fp8lab/scaling/presets.hpp"
 #include "fp8lab/scaling/statistics.hpp"
+#include "lab/experiment/parameter_struct.hpp"
 
 namespace fp8lab::experiments {
 namespace {

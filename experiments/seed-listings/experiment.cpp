@@ -1,4 +1,4 @@
-#include "fp8lab/experiment/experiment.hpp"
+#include "lab/experiment/experiment.hpp"
 
 #include <fmt/format.h>
 
@@ -10,7 +10,7 @@
 #include "common/spread.hpp"
 #include "fp8lab/cast/cast.hpp"
 #include "fp8lab/core/counted.hpp"
-#include "fp8lab/experiment/parameter_struct.hpp"
+#include "lab/experiment/parameter_struct.hpp"
 #include "seed-listings/numpy_listing.hpp"
 #include "seed-listings/repeats.hpp"
 #include "seed-listings/torch_listing.hpp"

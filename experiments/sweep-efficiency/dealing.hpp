@@ -1,5 +1,5 @@
 #pragma once
-// The dealing of a sweep's points over MPI (fp8lab/mpi/points.cpp), simulated event by event:
+// The dealing of a sweep's points over MPI (lab/mpi/points.cpp), simulated event by event:
 // one dealer, some points in hand a rank, one writer, and a worker beside the dealer on rank 0.
 
 #include <cstdint>

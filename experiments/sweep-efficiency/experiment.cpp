@@ -1,4 +1,4 @@
-#include "fp8lab/experiment/experiment.hpp"
+#include "lab/experiment/experiment.hpp"
 
 #include <fmt/format.h>
 
@@ -13,9 +13,9 @@
 #include "common/parallel.hpp"
 #include "common/repeats.hpp"
 #include "common/series.hpp"
-#include "fp8lab/experiment/parameter_struct.hpp"
-#include "fp8lab/experiment/row_table.hpp"
 #include "fp8lab/metrics/sum.hpp"
+#include "lab/experiment/parameter_struct.hpp"
+#include "lab/experiment/row_table.hpp"
 #include "sweep-efficiency/dealing.hpp"
 #include "sweep-efficiency/point_costs.hpp"
 

@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "fp8lab/plots/plot.hpp"
+#include "lab/plots/plot.hpp"
 
 namespace fp8lab::experiments {
 

@@ -6,8 +6,8 @@
 #include <tuple>
 #include <vector>
 
-#include "fp8lab/experiment/parameter_struct.hpp"
-#include "fp8lab/plots/plot.hpp"
+#include "lab/experiment/parameter_struct.hpp"
+#include "lab/plots/plot.hpp"
 #include "train/study.hpp"
 
 namespace fp8lab::experiments {

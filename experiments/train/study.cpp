@@ -5,7 +5,7 @@
 #include <cmath>
 #include <limits>
 
-#include "fp8lab/train/monitor.hpp"
+#include "training/train/monitor.hpp"
 
 namespace fp8lab::experiments {
 namespace {

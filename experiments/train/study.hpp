@@ -8,9 +8,9 @@
 #include <vector>
 
 #include "fp8lab/gemm/backend.hpp"
-#include "fp8lab/train/data.hpp"
-#include "fp8lab/train/trainer.hpp"
 #include "train/variants.hpp"
+#include "training/train/data.hpp"
+#include "training/train/trainer.hpp"
 
 namespace fp8lab::experiments {
 

@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "fp8lab/train/model.hpp"
+#include "training/train/model.hpp"
 
 namespace fp8lab::experiments {
 

@@ -8,7 +8,7 @@
 #include <string_view>
 #include <vector>
 
-#include "fp8lab/experiment/experiment.hpp"
+#include "lab/experiment/experiment.hpp"
 #include "vendors/chips.hpp"
 
 namespace fp8lab::experiments {

@@ -1,4 +1,4 @@
-#include "fp8lab/experiment/experiment.hpp"
+#include "lab/experiment/experiment.hpp"
 
 #include <fmt/format.h>
 
@@ -6,7 +6,7 @@
 #include <limits>
 
 #include "fp8lab/cast/cast.hpp"
-#include "fp8lab/experiment/parameter_struct.hpp"
+#include "lab/experiment/parameter_struct.hpp"
 #include "walkthrough/walkthrough.hpp"
 
 namespace fp8lab::experiments {

@@ -1,4 +1,4 @@
-#include "fp8lab/bench/ceilings.hpp"
+#include "apps/bench/ceilings.hpp"
 
 #include <chrono>
 #include <ctime>
@@ -8,8 +8,8 @@
 #include <thread>
 #include <vector>
 
+#include "apps/bench/fma_chain.hpp"
 #include "catch.hpp"
-#include "fp8lab/bench/fma_chain.hpp"
 #include "fp8lab/core/error.hpp"
 
 using namespace fp8lab;

@@ -1,4 +1,4 @@
-#include "fp8lab/bench/copies.hpp"
+#include "apps/bench/copies.hpp"
 
 #include <array>
 #include <bit>

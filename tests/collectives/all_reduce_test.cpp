@@ -8,10 +8,10 @@
 #include <vector>
 
 #include "catch.hpp"
-#include "fp8lab/collectives/collectives.hpp"
-#include "fp8lab/collectives/scales.hpp"
 #include "fp8lab/core/error.hpp"
 #include "fp8lab/core/random.hpp"
+#include "training/collectives/collectives.hpp"
+#include "training/collectives/scales.hpp"
 
 using namespace fp8lab;
 

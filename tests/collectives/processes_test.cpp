@@ -12,10 +12,10 @@
 #include <vector>
 
 #include "catch.hpp"
-#include "fp8lab/collectives/collectives.hpp"
 #include "fp8lab/core/error.hpp"
 #include "fp8lab/core/random.hpp"
 #include "message_of.hpp"
+#include "training/collectives/collectives.hpp"
 
 using namespace fp8lab;
 

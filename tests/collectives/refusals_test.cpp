@@ -4,9 +4,9 @@
 #include <vector>
 
 #include "catch.hpp"
-#include "fp8lab/collectives/collectives.hpp"
-#include "fp8lab/collectives/scales.hpp"
 #include "message_of.hpp"
+#include "training/collectives/collectives.hpp"
+#include "training/collectives/scales.hpp"
 
 using namespace fp8lab;
 using fp8lab::test::message_of;

@@ -5,7 +5,7 @@
 
 #include "catch.hpp"
 #include "fp8lab/cast/cast.hpp"
-#include "fp8lab/collectives/scales.hpp"
+#include "training/collectives/scales.hpp"
 
 using namespace fp8lab;
 

@@ -1,4 +1,4 @@
-#include "fp8lab/collectives/wire.hpp"
+#include "training/collectives/wire.hpp"
 
 #include <fmt/format.h>
 

@@ -17,17 +17,17 @@ LINE = re.compile(r"(\S+) (\w+): (?:job (.+)|no, (.+))")
 
 
 def public_headers(source):
-    rooms = source / "lib/fp8lab"
-    for readme in rooms.glob("*/README.md"):
-        for name in re.findall(r"`([\w/]+\.hpp)`", readme.read_text()):
-            for header in (readme.parent / name, rooms / name):
-                if header.exists():
-                    yield str(header.relative_to(rooms))
+    for library in (source / "lib").iterdir():
+        for readme in library.glob("*/README.md"):
+            for name in re.findall(r"`([\w/]+\.hpp)`", readme.read_text()):
+                for header in (readme.parent / name, library / name):
+                    if header.exists():
+                        yield str(header.relative_to(library)), header
 
 
 def functions_of_floats(source):
-    for header in sorted(set(public_headers(source))):
-        text = re.sub(r"//[^\n]*", "", (source / "lib/fp8lab" / header).read_text())
+    for header, path in sorted(set(public_headers(source))):
+        text = re.sub(r"//[^\n]*", "", path.read_text())
         text = text.split(" private:")[0] if " private:" in text and " public:" in text else text
         for returned, name, arguments in DECLARED.findall(text):
             if re.search(r"\b(?:float|double)\b", returned + arguments):

@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "catch.hpp"
-#include "fp8lab/core/named.hpp"
+#include "fp8lab/core/names.hpp"
 
 using namespace fp8lab;
 

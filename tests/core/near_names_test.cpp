@@ -1,4 +1,4 @@
-#include "fp8lab/core/near_names.hpp"
+#include "fp8lab/core/names.hpp"
 
 #include <string>
 #include <string_view>
@@ -6,7 +6,6 @@
 
 #include "catch.hpp"
 #include "fp8lab/accumulate/model.hpp"
-#include "fp8lab/core/named.hpp"
 #include "fp8lab/product/calls.hpp"
 
 using namespace fp8lab;

@@ -11,6 +11,7 @@
 #include "catch.hpp"
 #include "cuda/chip_products.hpp"
 #include "cuda/tool/experiments.hpp"
+#include "experiments/registry.hpp"
 #include "fp8lab/cast/cast.hpp"
 #include "fp8lab/gemm/backend.hpp"
 #include "sweep_share.hpp"

@@ -10,7 +10,7 @@
 #include "catch.hpp"
 #include "cuda/emulated_model.hpp"
 #include "fp8lab/accumulate/accumulate.hpp"
-#include "fp8lab/accumulate/kulisch.hpp"
+#include "fp8lab/accumulate/arithmetic.hpp"
 #include "fp8lab/core/random.hpp"
 #include "fp8lab/vectors/cases.hpp"
 #include "fp8lab/vectors/replay.hpp"

@@ -5,8 +5,8 @@
 
 #include "catch.hpp"
 #include "fp8lab/core/error.hpp"
-#include "fp8lab/experiment/model_parameters.hpp"
-#include "fp8lab/experiment/properties.hpp"
+#include "lab/experiment/model_parameters.hpp"
+#include "lab/experiment/properties.hpp"
 
 using namespace fp8lab;
 

@@ -1,4 +1,4 @@
-#include "fp8lab/experiment/parameters.hpp"
+#include "lab/experiment/parameters.hpp"
 
 #include <cmath>
 #include <limits>
@@ -7,7 +7,7 @@
 
 #include "catch.hpp"
 #include "fp8lab/core/error.hpp"
-#include "fp8lab/experiment/parameter_range.hpp"
+#include "lab/experiment/parameter_range.hpp"
 
 using namespace fp8lab;
 

@@ -1,4 +1,4 @@
-#include "fp8lab/experiment/result_files.hpp"
+#include "lab/experiment/result_files.hpp"
 
 #include <sys/stat.h>
 #include <sys/utsname.h>
@@ -12,7 +12,7 @@
 #include "catch.hpp"
 #include "experiment/sample_results.hpp"
 #include "fp8lab/core/error.hpp"
-#include "fp8lab/experiment/machine.hpp"
+#include "fp8lab/core/machine.hpp"
 #include "fp8lab/io/checksum.hpp"
 #include "fp8lab/io/files.hpp"
 

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "catch.hpp"
-#include "fp8lab/experiment/row_table.hpp"
+#include "lab/experiment/row_table.hpp"
 
 namespace {
 

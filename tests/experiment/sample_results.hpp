@@ -4,8 +4,8 @@
 #include <filesystem>
 #include <string>
 
-#include "fp8lab/experiment/result_files.hpp"
 #include "io/temporary.hpp"
+#include "lab/experiment/result_files.hpp"
 
 namespace fp8lab::test {
 

@@ -1,4 +1,4 @@
-#include "fp8lab/experiment/table.hpp"
+#include "lab/experiment/table.hpp"
 
 #include <fmt/format.h>
 

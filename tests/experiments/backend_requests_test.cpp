@@ -9,6 +9,7 @@
 
 #include "catch.hpp"
 #include "experiments/quick_run.hpp"
+#include "experiments/registry.hpp"
 #include "fp8lab/gemm/backend.hpp"
 #include "sweep_share.hpp"
 

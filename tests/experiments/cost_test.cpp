@@ -1,4 +1,4 @@
-#include "fp8lab/model/cost.hpp"
+#include "training/model/cost.hpp"
 
 #include <fmt/format.h>
 
@@ -12,8 +12,8 @@
 #include "cost/published.hpp"
 #include "experiments/quick_run.hpp"
 #include "fp8lab/core/error.hpp"
-#include "fp8lab/model/block.hpp"
 #include "io/temporary.hpp"
+#include "training/model/block.hpp"
 
 using namespace fp8lab;
 using fp8lab::experiments::kGib;

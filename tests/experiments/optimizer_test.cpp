@@ -9,7 +9,7 @@
 #include "claims/claim.hpp"
 #include "experiments/quick_run.hpp"
 #include "fp8lab/core/error.hpp"
-#include "fp8lab/optim/presets.hpp"
+#include "training/optim/presets.hpp"
 
 using namespace fp8lab;
 using namespace fp8lab::experiments;

@@ -5,7 +5,8 @@
 #include <vector>
 
 #include "catch.hpp"
-#include "fp8lab/experiment/experiment.hpp"
+#include "experiments/registry.hpp"
+#include "lab/experiment/experiment.hpp"
 
 using namespace fp8lab;
 

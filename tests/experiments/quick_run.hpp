@@ -5,7 +5,8 @@
 #include <string>
 #include <vector>
 
-#include "fp8lab/experiment/experiment.hpp"
+#include "experiments/registry.hpp"
+#include "lab/experiment/experiment.hpp"
 
 namespace fp8lab {
 

@@ -7,8 +7,9 @@
 #include <vector>
 
 #include "catch.hpp"
+#include "experiments/registry.hpp"
 #include "fp8lab/core/error.hpp"
-#include "fp8lab/experiment/experiment.hpp"
+#include "lab/experiment/experiment.hpp"
 
 using namespace fp8lab;
 

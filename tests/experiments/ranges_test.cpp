@@ -14,10 +14,11 @@
 #include <vector>
 
 #include "catch.hpp"
+#include "experiments/registry.hpp"
 #include "fp8lab/core/error.hpp"
 #include "fp8lab/core/random.hpp"
-#include "fp8lab/experiment/experiment.hpp"
-#include "fp8lab/experiment/model_parameters.hpp"
+#include "lab/experiment/experiment.hpp"
+#include "lab/experiment/model_parameters.hpp"
 
 namespace fp8lab {
 namespace {

@@ -13,6 +13,7 @@
 #include "common/trace_file.hpp"
 #include "delayed-dynamics/dynamics.hpp"
 #include "experiments/quick_run.hpp"
+#include "experiments/registry.hpp"
 #include "fp8lab/cast/cast.hpp"
 #include "fp8lab/cast/encode.hpp"
 #include "fp8lab/core/error.hpp"

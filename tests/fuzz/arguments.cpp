@@ -8,12 +8,12 @@
 #include "defaults.hpp"
 #include "fp8lab/core/integer_list.hpp"
 #include "fp8lab/core/model_text.hpp"
-#include "fp8lab/experiment/parameter_range.hpp"
-#include "fp8lab/experiment/parameters.hpp"
 #include "fp8lab/io/csv.hpp"
 #include "fp8lab/product/calls.hpp"
-#include "fp8lab/product/scale_shapes.hpp"
-#include "fp8lab/report/input.hpp"
+#include "fp8lab/product/scale_layouts.hpp"
+#include "lab/experiment/parameter_range.hpp"
+#include "lab/experiment/parameters.hpp"
+#include "lab/report/input.hpp"
 #include "target.hpp"
 
 using namespace fp8lab;

@@ -1,6 +1,6 @@
 // Tables of observed calls, and the text that names a call in one: the first byte says which.
 
-#include "fp8lab/product/table_calls.hpp"
+#include "fp8lab/product/calls.hpp"
 #include "target.hpp"
 
 using namespace fp8lab;

@@ -1,7 +1,7 @@
 #pragma once
 // Parameters that texts of users are set into.
 
-#include "fp8lab/experiment/parameters.hpp"
+#include "lab/experiment/parameters.hpp"
 
 /// A parameter of each kind, with room for ranges.
 inline const fp8lab::Parameters& defaults() {

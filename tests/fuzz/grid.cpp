@@ -1,7 +1,7 @@
-#include "fp8lab/sweep/grid.hpp"
+#include "lab/sweep/grid.hpp"
 #include "defaults.hpp"
-#include "fp8lab/experiment/parameters.hpp"
-#include "fp8lab/sweep/grid_file.hpp"
+#include "lab/experiment/parameters.hpp"
+#include "lab/sweep/grid_file.hpp"
 #include "target.hpp"
 
 using namespace fp8lab;

@@ -1,4 +1,4 @@
-#include "fp8lab/experiment/parameters.hpp"
+#include "lab/experiment/parameters.hpp"
 
 #include "target.hpp"
 

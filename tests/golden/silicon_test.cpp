@@ -2,7 +2,7 @@
 
 #include "catch.hpp"
 #include "fp8lab/formats/format.hpp"
-#include "fp8lab/product/observed_calls.hpp"
+#include "fp8lab/product/calls.hpp"
 #include "fp8lab/vectors/replay.hpp"
 #include "golden/mutants.hpp"
 #include "golden/recordings.hpp"

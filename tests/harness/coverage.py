@@ -13,7 +13,7 @@ MOST_SOURCES = 25
 
 def room_of(path):
     parts = path.parts
-    return "/".join(parts[:3]) if parts[:2] == ("lib", "fp8lab") else "/".join(parts[:2])
+    return "/".join(parts[:3]) if parts[0] == "lib" else "/".join(parts[:2])
 
 
 def main(source, rooms):
@@ -24,7 +24,7 @@ def main(source, rooms):
             continue
         path = path.relative_to(source)
         room = room_of(path)
-        if rooms and room.removeprefix("lib/fp8lab/") not in rooms:
+        if rooms and not (room.startswith("lib/") and room.split("/")[-1] in rooms):
             continue
         lines = file["summary"]["lines"]
         total = by_room.setdefault(room, [0, 0])

@@ -13,6 +13,7 @@ step(${CMAKE_COMMAND} -S ${SOURCE_DIR} -B ${WORK_DIR}/build -G ${GENERATOR}
   -DCMAKE_CXX_FLAGS=${CXX_FLAGS} -DCMAKE_BUILD_TYPE=Release)
 step(${CMAKE_COMMAND} --build ${WORK_DIR}/build)
 step(${WORK_DIR}/build/example)
+step(${WORK_DIR}/build/libraries)
 
 # The same without CMake.
 find_program(PKG_CONFIG NAMES pkg-config pkgconf)

@@ -1,4 +1,4 @@
-#include "fp8lab/model/cost.hpp"
+#include "training/model/cost.hpp"
 
 #include <cmath>
 #include <string>
@@ -6,8 +6,8 @@
 #include <vector>
 
 #include "catch.hpp"
-#include "fp8lab/model/block.hpp"
 #include "model/tiny.hpp"
+#include "training/model/block.hpp"
 
 using namespace fp8lab;
 using test::kTiny;

@@ -1,4 +1,4 @@
-#include "fp8lab/model/shape.hpp"
+#include "training/model/shape.hpp"
 
 #include <algorithm>
 #include <set>
@@ -9,11 +9,11 @@
 
 #include "catch.hpp"
 #include "fp8lab/core/error.hpp"
-#include "fp8lab/model/block.hpp"
 #include "fp8lab/tensors/tensor.hpp"
 #include "io/temporary.hpp"
 #include "message_of.hpp"
 #include "model/tiny.hpp"
+#include "training/model/block.hpp"
 
 using namespace fp8lab;
 using test::kTiny;

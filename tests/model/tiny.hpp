@@ -1,6 +1,6 @@
 #pragma once
 
-#include "fp8lab/model/shape.hpp"
+#include "training/model/shape.hpp"
 
 namespace fp8lab::test {
 

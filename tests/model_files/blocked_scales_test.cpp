@@ -1,4 +1,4 @@
-#include "fp8lab/model_files/blocked_scales.hpp"
+#include "training/model_files/blocked_scales.hpp"
 
 #include <fmt/format.h>
 

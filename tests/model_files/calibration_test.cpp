@@ -1,6 +1,6 @@
 // Samples and amaxes that scales of inputs come from, and weights that share theirs.
 
-#include "fp8lab/model_files/calibration.hpp"
+#include "training/model_files/calibration.hpp"
 
 #include <fmt/format.h>
 
@@ -14,10 +14,10 @@
 
 #include "catch.hpp"
 #include "fp8lab/core/error.hpp"
-#include "fp8lab/model_files/amax_trace.hpp"
-#include "fp8lab/model_files/layout.hpp"
-#include "fp8lab/model_files/siblings.hpp"
 #include "io/temporary.hpp"
+#include "training/model_files/amax_trace.hpp"
+#include "training/model_files/layout.hpp"
+#include "training/model_files/siblings.hpp"
 
 using namespace fp8lab;
 

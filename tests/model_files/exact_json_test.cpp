@@ -5,8 +5,8 @@
 
 #include "catch.hpp"
 #include "fp8lab/core/error.hpp"
-#include "fp8lab/model_files/exact_json.hpp"
-#include "fp8lab/model_files/quantization_config.hpp"
+#include "training/model_files/exact_json.hpp"
+#include "training/model_files/quantization_config.hpp"
 
 using namespace fp8lab;
 

@@ -19,12 +19,12 @@
 #include "fp8lab/core/float_environment.hpp"
 #include "fp8lab/core/random.hpp"
 #include "fp8lab/io/files.hpp"
-#include "fp8lab/model_files/calibration.hpp"
-#include "fp8lab/model_files/dequantize_model.hpp"
-#include "fp8lab/model_files/quantize_model.hpp"
-#include "fp8lab/model_files/weight_cast.hpp"
 #include "io/temporary.hpp"
 #include "model_files/models.hpp"
+#include "training/model_files/calibration.hpp"
+#include "training/model_files/dequantize_model.hpp"
+#include "training/model_files/quantize_model.hpp"
+#include "training/model_files/weight_cast.hpp"
 
 using namespace fp8lab;
 using namespace fp8lab::test;

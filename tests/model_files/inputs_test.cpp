@@ -14,10 +14,10 @@
 
 #include "catch.hpp"
 #include "fp8lab/io/files.hpp"
-#include "fp8lab/model_files/dequantize_model.hpp"
-#include "fp8lab/model_files/quantize_model.hpp"
 #include "io/temporary.hpp"
 #include "model_files/models.hpp"
+#include "training/model_files/dequantize_model.hpp"
+#include "training/model_files/quantize_model.hpp"
 
 using namespace fp8lab;
 using namespace fp8lab::test;

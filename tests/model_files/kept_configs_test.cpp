@@ -6,10 +6,10 @@
 #include "fp8lab/core/error.hpp"
 #include "fp8lab/io/checksum.hpp"
 #include "fp8lab/io/files.hpp"
-#include "fp8lab/model_files/layout.hpp"
-#include "fp8lab/model_files/quantization_config.hpp"
-#include "fp8lab/model_files/stored_quantization.hpp"
-#include "fp8lab/model_files/torchao_metadata.hpp"
+#include "training/model_files/layout.hpp"
+#include "training/model_files/quantization_config.hpp"
+#include "training/model_files/stored_quantization.hpp"
+#include "training/model_files/torchao_metadata.hpp"
 
 using namespace fp8lab;
 

@@ -9,11 +9,11 @@
 
 #include "catch.hpp"
 #include "fp8lab/io/files.hpp"
-#include "fp8lab/model_files/amax_trace.hpp"
-#include "fp8lab/model_files/quantize_model.hpp"
 #include "io/temporary.hpp"
 #include "message_of.hpp"
 #include "model_files/models.hpp"
+#include "training/model_files/amax_trace.hpp"
+#include "training/model_files/quantize_model.hpp"
 
 using namespace fp8lab;
 using namespace fp8lab::test;

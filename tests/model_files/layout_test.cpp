@@ -1,4 +1,4 @@
-#include "fp8lab/model_files/layout.hpp"
+#include "training/model_files/layout.hpp"
 
 #include <fmt/format.h>
 
@@ -9,11 +9,11 @@
 
 #include "catch.hpp"
 #include "fp8lab/core/error.hpp"
-#include "fp8lab/model_files/quantization_config.hpp"
-#include "fp8lab/model_files/recipe_input.hpp"
-#include "fp8lab/model_files/stored_quantization.hpp"
 #include "io/temporary.hpp"
 #include "message_of.hpp"
+#include "training/model_files/quantization_config.hpp"
+#include "training/model_files/recipe_input.hpp"
+#include "training/model_files/stored_quantization.hpp"
 
 using namespace fp8lab;
 

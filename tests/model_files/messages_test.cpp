@@ -9,14 +9,14 @@
 
 #include "catch.hpp"
 #include "fp8lab/io/files.hpp"
-#include "fp8lab/model_files/calibration.hpp"
-#include "fp8lab/model_files/dequantize_model.hpp"
-#include "fp8lab/model_files/quantization_config.hpp"
-#include "fp8lab/model_files/quantize_model.hpp"
-#include "fp8lab/model_files/stored_quantization.hpp"
 #include "io/temporary.hpp"
 #include "message_of.hpp"
 #include "model_files/models.hpp"
+#include "training/model_files/calibration.hpp"
+#include "training/model_files/dequantize_model.hpp"
+#include "training/model_files/quantization_config.hpp"
+#include "training/model_files/quantize_model.hpp"
+#include "training/model_files/stored_quantization.hpp"
 
 using namespace fp8lab;
 using namespace fp8lab::test;

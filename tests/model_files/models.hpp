@@ -9,9 +9,9 @@
 #include <vector>
 
 #include "fp8lab/io/safetensors.hpp"
-#include "fp8lab/model_files/layout.hpp"
-#include "fp8lab/model_files/quantization_config.hpp"
 #include "fp8lab/scaling/presets.hpp"
+#include "training/model_files/layout.hpp"
+#include "training/model_files/quantization_config.hpp"
 
 namespace fp8lab::test {
 

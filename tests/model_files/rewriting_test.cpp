@@ -13,11 +13,11 @@
 #include "catch.hpp"
 #include "fp8lab/core/error.hpp"
 #include "fp8lab/io/files.hpp"
-#include "fp8lab/model_files/dequantize_model.hpp"
-#include "fp8lab/model_files/quantize_model.hpp"
 #include "io/temporary.hpp"
 #include "message_of.hpp"
 #include "model_files/models.hpp"
+#include "training/model_files/dequantize_model.hpp"
+#include "training/model_files/quantize_model.hpp"
 
 using namespace fp8lab;
 using namespace fp8lab::test;

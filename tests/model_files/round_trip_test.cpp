@@ -19,14 +19,14 @@
 #include "fp8lab/cast/encode.hpp"
 #include "fp8lab/core/random.hpp"
 #include "fp8lab/io/files.hpp"
-#include "fp8lab/model_files/blocked_scales.hpp"
-#include "fp8lab/model_files/dequantize_model.hpp"
-#include "fp8lab/model_files/quantize_model.hpp"
-#include "fp8lab/model_files/weight_outputs.hpp"
 #include "fp8lab/scaling/two_level.hpp"
 #include "io/temporary.hpp"
 #include "message_of.hpp"
 #include "model_files/models.hpp"
+#include "training/model_files/blocked_scales.hpp"
+#include "training/model_files/dequantize_model.hpp"
+#include "training/model_files/quantize_model.hpp"
+#include "training/model_files/weight_outputs.hpp"
 
 using namespace fp8lab;
 using namespace fp8lab::test;

@@ -9,8 +9,8 @@
 #include <vector>
 
 #include "catch.hpp"
-#include "fp8lab/model_files/layout.hpp"
 #include "message_of.hpp"
+#include "training/model_files/layout.hpp"
 
 using namespace fp8lab;
 

@@ -6,9 +6,9 @@
 
 #include "catch.hpp"
 #include "fp8lab/core/error.hpp"
-#include "fp8lab/model_files/quantization_config.hpp"
-#include "fp8lab/model_files/stored_quantization.hpp"
 #include "message_of.hpp"
+#include "training/model_files/quantization_config.hpp"
+#include "training/model_files/stored_quantization.hpp"
 
 using namespace fp8lab;
 

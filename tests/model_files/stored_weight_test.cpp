@@ -1,7 +1,7 @@
 // Which shapes and types of scales fit a stored weight, the tiles that they mean, and the floats
 // that they give.
 
-#include "fp8lab/model_files/stored_weight.hpp"
+#include "training/model_files/stored_weight.hpp"
 
 #include <fmt/format.h>
 
@@ -16,11 +16,11 @@
 #include "catch.hpp"
 #include "fp8lab/core/error.hpp"
 #include "fp8lab/io/files.hpp"
-#include "fp8lab/model_files/blocked_scales.hpp"
-#include "fp8lab/model_files/dequantize_model.hpp"
-#include "fp8lab/model_files/stored_weight.hpp"
 #include "io/temporary.hpp"
 #include "model_files/models.hpp"
+#include "training/model_files/blocked_scales.hpp"
+#include "training/model_files/dequantize_model.hpp"
+#include "training/model_files/stored_weight.hpp"
 
 using namespace fp8lab;
 using namespace fp8lab::test;

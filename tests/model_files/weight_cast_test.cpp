@@ -1,4 +1,4 @@
-#include "fp8lab/model_files/weight_cast.hpp"
+#include "training/model_files/weight_cast.hpp"
 #include "fp8lab/tensors/packed.hpp"
 
 #include <algorithm>
@@ -11,10 +11,10 @@
 #include "catch.hpp"
 #include "fp8lab/core/error.hpp"
 #include "fp8lab/core/random.hpp"
-#include "fp8lab/model_files/expert_cast.hpp"
-#include "fp8lab/model_files/layout.hpp"
 #include "io/temporary.hpp"
 #include "message_of.hpp"
+#include "training/model_files/expert_cast.hpp"
+#include "training/model_files/layout.hpp"
 
 using namespace fp8lab;
 

@@ -10,12 +10,12 @@
 #include <string>
 #include <vector>
 
-#include "fp8lab/collectives/collectives.hpp"
 #include "fp8lab/core/error.hpp"
 #include "fp8lab/core/random.hpp"
-#include "fp8lab/mpi/fabric.hpp"
-#include "fp8lab/mpi/operation.hpp"
-#include "fp8lab/mpi/session.hpp"
+#include "lab/mpi/fabric.hpp"
+#include "lab/mpi/operation.hpp"
+#include "lab/mpi/session.hpp"
+#include "training/collectives/collectives.hpp"
 
 using namespace fp8lab;
 

@@ -16,8 +16,8 @@
 #include <vector>
 
 #include "fp8lab/core/error.hpp"
-#include "fp8lab/mpi/points.hpp"
-#include "fp8lab/mpi/session.hpp"
+#include "lab/mpi/points.hpp"
+#include "lab/mpi/session.hpp"
 #include "sweep-efficiency/dealing.hpp"
 #include "sweep-efficiency/point_costs.hpp"
 

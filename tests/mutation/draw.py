@@ -15,7 +15,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-FOLDERS = ["lib/fp8lab", "apps/cli", "experiments"]
+FOLDERS = ["lib", "apps/cli", "experiments"]
 # What stands in strings and comments is no place, nor are digits of names and types; nor is a name alone, a brace, or a declaration without a value.
 TEXT = re.compile(r'"(?:\\.|[^"\\])*"|//.*|<[\w:, *&<]*>|\b\w+_t\b|\b[A-Za-z_]\w*\d+\w*')
 PLACE = re.compile(r"\d|[-+*/%<>!=]=|&&|\|\||[<>?]|\b(?:if|while|true|false|min|max)\b|[-+*/%&|^] ")

@@ -2,7 +2,7 @@
 
 Usage: drawn_mutants.py SOURCE_DIR SCRATCH_DIR SEED COUNT [FOLDER...]
 
-Files below the folders (lib/fp8lab, apps/cli, experiments) are drawn, long ones more often, and places in them: a number is
+Files below the folders (lib, apps/cli, experiments) are drawn, long ones more often, and places in them: a number is
 one more, a condition turned, an operand of && or || without effect, a limit moved by one, a statement left out, a sum a
 difference, a minimum a maximum. seers.py says who looks at them. Some faults change nothing but speed: what is listed is to
 be looked at. Needs Clang's bindings (python3-clang-14).
@@ -23,9 +23,9 @@ from clang.cindex import CursorKind, Diagnostic, Index
 import mutate
 import seers
 
-FOLDERS = ["lib/fp8lab", "apps/cli", "experiments"]
+FOLDERS = ["lib", "apps/cli", "experiments"]
 # Kernels exist once a target, and what times or draws has few tests by its nature.
-LEFT_OUT = re.compile(r"lib/fp8lab/(bench|mpi|core|plots)/|/kernels/|_kernels?\.cpp$|^experiments/claims/")
+LEFT_OUT = re.compile(r"lib/(fp8lab/core|lab/mpi|lab/plots)/|/kernels/|_kernels?\.cpp$|^experiments/claims/")
 FUNCTIONS = {CursorKind.FUNCTION_DECL, CursorKind.CXX_METHOD, CursorKind.CONSTRUCTOR, CursorKind.DESTRUCTOR,
              CursorKind.FUNCTION_TEMPLATE, CursorKind.CONVERSION_FUNCTION}
 NO_PLACES = {CursorKind.STATIC_ASSERT, CursorKind.ENUM_DECL, CursorKind.TYPE_ALIAS_DECL, CursorKind.CLASS_TEMPLATE}

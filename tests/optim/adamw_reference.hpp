@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "fp8lab/cast/cast.hpp"
-#include "fp8lab/optim/adamw.hpp"
+#include "training/optim/adamw.hpp"
 
 namespace fp8lab {
 

@@ -1,4 +1,4 @@
-#include "fp8lab/optim/adamw.hpp"
+#include "training/optim/adamw.hpp"
 
 #include <bit>
 #include <cmath>
@@ -9,9 +9,9 @@
 #include "catch.hpp"
 #include "fp8lab/core/error.hpp"
 #include "fp8lab/core/random.hpp"
-#include "fp8lab/optim/presets.hpp"
 #include "io/temporary.hpp"
 #include "optim/adamw_reference.hpp"
+#include "training/optim/presets.hpp"
 
 using namespace fp8lab;
 

@@ -1,4 +1,4 @@
-#include "fp8lab/optim/partition.hpp"
+#include "training/optim/partition.hpp"
 
 #include <limits>
 #include <numeric>
@@ -7,8 +7,8 @@
 
 #include "catch.hpp"
 #include "fp8lab/core/error.hpp"
-#include "fp8lab/optim/adamw.hpp"
-#include "fp8lab/optim/expansion.hpp"
+#include "training/optim/adamw.hpp"
+#include "training/optim/expansion.hpp"
 
 using namespace fp8lab;
 

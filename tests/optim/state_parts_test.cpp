@@ -8,8 +8,8 @@
 
 #include "catch.hpp"
 #include "fp8lab/core/random.hpp"
-#include "fp8lab/optim/expansion.hpp"
-#include "fp8lab/optim/state_tensor.hpp"
+#include "training/optim/expansion.hpp"
+#include "training/optim/state_tensor.hpp"
 
 using namespace fp8lab;
 

@@ -1,4 +1,4 @@
-#include "fp8lab/optim/state_tensor.hpp"
+#include "training/optim/state_tensor.hpp"
 
 #include <cmath>
 #include <limits>
@@ -9,8 +9,8 @@
 #include "fp8lab/cast/cast.hpp"
 #include "fp8lab/core/error.hpp"
 #include "fp8lab/core/random.hpp"
-#include "fp8lab/optim/expansion.hpp"
 #include "fp8lab/scaling/scale_rule.hpp"
+#include "training/optim/expansion.hpp"
 
 using namespace fp8lab;
 

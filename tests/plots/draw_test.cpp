@@ -1,4 +1,4 @@
-#include "fp8lab/plots/draw.hpp"
+#include "lab/plots/draw.hpp"
 
 #include <fmt/format.h>
 
@@ -9,8 +9,8 @@
 #include "catch.hpp"
 #include "fp8lab/core/error.hpp"
 #include "fp8lab/io/files.hpp"
-#include "fp8lab/plots/plot_json.hpp"
 #include "io/temporary.hpp"
+#include "lab/plots/plot_json.hpp"
 
 using namespace fp8lab;
 

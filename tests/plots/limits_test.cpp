@@ -14,9 +14,9 @@
 
 #include "catch.hpp"
 #include "fp8lab/core/random.hpp"
-#include "fp8lab/plots/look.hpp"
-#include "fp8lab/plots/plot_json.hpp"
-#include "fp8lab/plots/vega.hpp"
+#include "lab/plots/look.hpp"
+#include "lab/plots/plot_json.hpp"
+#include "lab/plots/vega.hpp"
 #include "plots/maps.hpp"
 
 namespace fp8lab::test::plot_limits {

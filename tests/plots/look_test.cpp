@@ -1,4 +1,4 @@
-#include "fp8lab/plots/look.hpp"
+#include "lab/plots/look.hpp"
 
 #include <cmath>
 #include <limits>
@@ -9,8 +9,8 @@
 
 #include "catch.hpp"
 #include "fp8lab/core/error.hpp"
-#include "fp8lab/plots/plot_json.hpp"
-#include "fp8lab/plots/text.hpp"
+#include "lab/plots/plot_json.hpp"
+#include "lab/plots/text.hpp"
 #include "plots/maps.hpp"
 
 using namespace fp8lab;

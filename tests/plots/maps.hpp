@@ -5,7 +5,7 @@
 #include <utility>
 #include <vector>
 
-#include "fp8lab/plots/plot.hpp"
+#include "lab/plots/plot.hpp"
 
 namespace fp8lab::test {
 

@@ -1,4 +1,4 @@
-#include "fp8lab/plots/plot_json.hpp"
+#include "lab/plots/plot_json.hpp"
 
 #include <fmt/format.h>
 

@@ -5,7 +5,7 @@
 
 #include "catch.hpp"
 #include "fp8lab/core/random.hpp"
-#include "fp8lab/plots/text.hpp"
+#include "lab/plots/text.hpp"
 
 using namespace fp8lab;
 

@@ -1,4 +1,4 @@
-#include "fp8lab/report/compare.hpp"
+#include "lab/report/compare.hpp"
 
 #include <fmt/format.h>
 
@@ -11,7 +11,7 @@
 #include "catch.hpp"
 #include "fp8lab/core/error.hpp"
 #include "fp8lab/io/csv.hpp"
-#include "fp8lab/report/report.hpp"
+#include "lab/report/report.hpp"
 
 using namespace fp8lab;
 

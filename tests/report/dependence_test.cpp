@@ -1,6 +1,6 @@
 // Whether a sweep's findings name an axis that only chance tells apart.
 
-#include "fp8lab/report/dependence.hpp"
+#include "lab/report/dependence.hpp"
 
 #include <array>
 #include <cmath>

@@ -18,9 +18,9 @@
 #include "catch.hpp"
 #include "fp8lab/io/csv.hpp"
 #include "fp8lab/io/files.hpp"
-#include "fp8lab/plots/plot_json.hpp"
-#include "fp8lab/report/plots.hpp"
-#include "fp8lab/report/report.hpp"
+#include "lab/plots/plot_json.hpp"
+#include "lab/report/plots.hpp"
+#include "lab/report/report.hpp"
 
 namespace fp8lab::test::kept_pages {
 namespace {

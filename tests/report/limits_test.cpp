@@ -12,11 +12,11 @@
 
 #include "catch.hpp"
 #include "fp8lab/io/csv.hpp"
-#include "fp8lab/report/compare.hpp"
-#include "fp8lab/report/html.hpp"
-#include "fp8lab/report/plots.hpp"
-#include "fp8lab/report/report.hpp"
-#include "fp8lab/report/style.hpp"
+#include "lab/report/compare.hpp"
+#include "lab/report/html.hpp"
+#include "lab/report/plots.hpp"
+#include "lab/report/report.hpp"
+#include "lab/report/style.hpp"
 
 namespace fp8lab::test::report_limits {
 namespace {

@@ -1,4 +1,4 @@
-#include "fp8lab/report/plots.hpp"
+#include "lab/report/plots.hpp"
 
 #include <fmt/format.h>
 
@@ -11,7 +11,7 @@
 
 #include "catch.hpp"
 #include "fp8lab/io/csv.hpp"
-#include "fp8lab/report/slice.hpp"
+#include "lab/report/slice.hpp"
 
 using namespace fp8lab;
 

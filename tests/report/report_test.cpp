@@ -1,4 +1,4 @@
-#include "fp8lab/report/report.hpp"
+#include "lab/report/report.hpp"
 
 #include <algorithm>
 #include <array>
@@ -12,8 +12,8 @@
 #include "fp8lab/core/error.hpp"
 #include "fp8lab/io/checksum.hpp"
 #include "fp8lab/io/files.hpp"
-#include "fp8lab/report/html.hpp"
-#include "fp8lab/report/style.hpp"
+#include "lab/report/html.hpp"
+#include "lab/report/style.hpp"
 
 using namespace fp8lab;
 using namespace fp8lab::test;

@@ -2,7 +2,7 @@
 
 Usage: check_messages.py SOURCE_DIR
 
-A string literal of lib/fp8lab that holds two dashes and a letter fails, but for the files that write commands of
+A string literal of lib/ that holds two dashes and a letter fails, but for the files that write commands of
 the tool into results, or CSS. Messages name arguments by `argument("out_dtype")` (core/argument.hpp). The check
 itself is tried first: on a planted option it must fail.
 """
@@ -16,9 +16,9 @@ TOKEN = re.compile(r"""//[^\n]*|/\*.*?\*/|'(?:[^'\\\n]|\\.)+'|"(?:[^"\\\n]|\\.)*
 OPTION = re.compile(r"(?<![\w-])--[a-z]")
 
 ALLOWED = {
-    "identify/identify_text.cpp",  # the command that makes the output again
-    "sweep/plan.cpp",  # the command that repeats a sweep
-    "report/html.cpp",  # a variable of CSS
+    "fp8lab/identify/identify_text.cpp",  # the command that makes the output again
+    "lab/sweep/plan.cpp",  # the command that repeats a sweep
+    "lab/report/html.cpp",  # a variable of CSS
 }
 
 
@@ -55,7 +55,7 @@ text = "\\"--check\\"";
 
 
 def main():
-    folder = Path(sys.argv[1]) / "lib" / "fp8lab"
+    folder = Path(sys.argv[1]) / "lib"
     found = faults(folder)
     if options_in(PLANTED) != [2, 4, 6]:
         found.append(f"planted options were found in lines {options_in(PLANTED)}, expected 2, 4 and 6")

@@ -1,4 +1,4 @@
-#include "fp8lab/sweep/log.hpp"
+#include "lab/sweep/log.hpp"
 
 #include <string>
 #include <utility>

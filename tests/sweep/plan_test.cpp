@@ -6,8 +6,8 @@
 #include "catch.hpp"
 #include "fp8lab/io/checksum.hpp"
 #include "fp8lab/io/files.hpp"
-#include "fp8lab/sweep/grid_file.hpp"
 #include "io/temporary.hpp"
+#include "lab/sweep/grid_file.hpp"
 #include "sweep/toy.hpp"
 
 namespace fp8lab {

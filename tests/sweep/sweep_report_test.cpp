@@ -4,9 +4,9 @@
 
 #include "catch.hpp"
 #include "fp8lab/io/files.hpp"
-#include "fp8lab/report/plots.hpp"
-#include "fp8lab/report/report.hpp"
 #include "io/temporary.hpp"
+#include "lab/report/plots.hpp"
+#include "lab/report/report.hpp"
 #include "sweep/toy.hpp"
 
 namespace fp8lab {

@@ -2,8 +2,8 @@
 // An experiment that costs nothing, so that tests see the sweep alone.
 
 #include "fp8lab/core/error.hpp"
-#include "fp8lab/experiment/experiment.hpp"
-#include "fp8lab/sweep/sweep.hpp"
+#include "lab/experiment/experiment.hpp"
+#include "lab/sweep/sweep.hpp"
 
 namespace fp8lab {
 

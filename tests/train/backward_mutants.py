@@ -14,7 +14,14 @@ import subprocess
 import sys
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
-TRAIN = pathlib.Path("lib/fp8lab/train")
+LIB = pathlib.Path("lib")
+
+
+def place_of(file):
+    """Where a mutant's source is below lib/: the linear layer belongs to the numerics."""
+    return pathlib.Path("fp8lab/linear" if file == "linear.cpp" else "training/train") / file
+
+
 DIFFERENCES = "gradients are those of differences"
 
 # A mutant: file, text that stands in it once, what replaces it, the test case that must fail.
@@ -49,10 +56,10 @@ BUILDS = [
 
 
 def mutated(file, old, new, overlay):
-    text = (ROOT / TRAIN / file).read_text()
+    text = (ROOT / LIB / place_of(file)).read_text()
     if text.count(old) != 1:
         sys.exit(f"FAILED: {file}: expected '{old}' once, found it {text.count(old)} times")
-    path = overlay / "fp8lab" / "train" / file
+    path = overlay / place_of(file)
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(text.replace(old, new))
     return path
@@ -79,7 +86,7 @@ def program_with(commands, build, libraries, folder, test, mutants):
     for file, old, new, _ in mutants:
         path = mutated(file, old, new, overlay)
         if path.suffix == ".cpp":
-            sources[str(TRAIN / file)] = path
+            sources[str(LIB / place_of(file))] = path
     objects = [folder / f"{pathlib.Path(source).stem}.o" for source in sources]
     jobs = [
         compile_command(commands, source, overlay, path, output)

@@ -1,4 +1,4 @@
-#include "fp8lab/train/data.hpp"
+#include "training/train/data.hpp"
 
 #include <map>
 

@@ -8,8 +8,8 @@
 
 #include "catch.hpp"
 #include "fp8lab/core/random.hpp"
-#include "fp8lab/train/mlp.hpp"
-#include "fp8lab/train/transformer.hpp"
+#include "training/train/mlp.hpp"
+#include "training/train/transformer.hpp"
 
 using namespace fp8lab;
 using namespace fp8lab::train;

@@ -10,7 +10,7 @@
 
 #include "catch.hpp"
 #include "fp8lab/core/random.hpp"
-#include "fp8lab/train/layer.hpp"
+#include "fp8lab/linear/layer.hpp"
 
 namespace fp8lab::train {
 

@@ -1,4 +1,4 @@
-#include "fp8lab/train/guard.hpp"
+#include "training/train/guard.hpp"
 
 #include <cmath>
 #include <limits>

@@ -1,13 +1,13 @@
 #include <cmath>
 
 #include "catch.hpp"
-#include "fp8lab/train/activation.hpp"
-#include "fp8lab/train/attention.hpp"
-#include "fp8lab/train/cross_entropy.hpp"
-#include "fp8lab/train/embedding.hpp"
-#include "fp8lab/train/linear.hpp"
-#include "fp8lab/train/norm.hpp"
+#include "fp8lab/linear/linear.hpp"
 #include "train/gradient_check.hpp"
+#include "training/train/activation.hpp"
+#include "training/train/attention.hpp"
+#include "training/train/cross_entropy.hpp"
+#include "training/train/embedding.hpp"
+#include "training/train/norm.hpp"
 
 using namespace fp8lab;
 using namespace fp8lab::train;

@@ -3,10 +3,10 @@
 #include <cmath>
 
 #include "catch.hpp"
-#include "fp8lab/train/mlp.hpp"
-#include "fp8lab/train/transformer.hpp"
 #include "train/gradient_check.hpp"
 #include "train/same_bits.hpp"
+#include "training/train/mlp.hpp"
+#include "training/train/transformer.hpp"
 
 using namespace fp8lab;
 using namespace fp8lab::train;

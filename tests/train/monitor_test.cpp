@@ -1,4 +1,4 @@
-#include "fp8lab/train/monitor.hpp"
+#include "training/train/monitor.hpp"
 
 #include <cmath>
 #include <limits>

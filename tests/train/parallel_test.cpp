@@ -1,6 +1,6 @@
 // Ranks, systems as wholes, ZeRO with whole tensors, and when a run counts as diverged.
 
-#include "fp8lab/train/parallel_trainer.hpp"
+#include "training/train/parallel_trainer.hpp"
 
 #include <algorithm>
 #include <cmath>
@@ -10,11 +10,11 @@
 
 #include "catch.hpp"
 #include "fp8lab/core/error.hpp"
-#include "fp8lab/optim/presets.hpp"
-#include "fp8lab/train/divergence.hpp"
-#include "fp8lab/train/products.hpp"
-#include "fp8lab/train/systems.hpp"
+#include "fp8lab/linear/products.hpp"
 #include "train/same_bits.hpp"
+#include "training/optim/presets.hpp"
+#include "training/train/divergence.hpp"
+#include "training/train/systems.hpp"
 
 using namespace fp8lab;
 using namespace fp8lab::train;

@@ -12,10 +12,10 @@
 
 #include "catch.hpp"
 #include "fp8lab/core/error.hpp"
-#include "fp8lab/train/parallel_trainer.hpp"
-#include "fp8lab/train/systems.hpp"
 #include "io/temporary.hpp"
 #include "train/same_bits.hpp"
+#include "training/train/parallel_trainer.hpp"
+#include "training/train/systems.hpp"
 
 using namespace fp8lab;
 using namespace fp8lab::train;

@@ -15,14 +15,14 @@
 
 #include "catch.hpp"
 #include "fp8lab/cast/cast.hpp"
-#include "fp8lab/collectives/collectives.hpp"
-#include "fp8lab/collectives/transport.hpp"
 #include "fp8lab/core/random.hpp"
+#include "fp8lab/linear/linear_recipe.hpp"
+#include "fp8lab/linear/operand_cast.hpp"
 #include "fp8lab/scaling/auto_scaling.hpp"
-#include "fp8lab/train/data.hpp"
-#include "fp8lab/train/gradient_reducer.hpp"
-#include "fp8lab/train/linear_recipe.hpp"
-#include "fp8lab/train/operand_cast.hpp"
+#include "training/collectives/collectives.hpp"
+#include "training/collectives/transport.hpp"
+#include "training/train/data.hpp"
+#include "training/train/gradient_reducer.hpp"
 
 using namespace fp8lab;
 using namespace fp8lab::train;

@@ -6,12 +6,12 @@
 #include <string>
 
 #include "catch.hpp"
-#include "fp8lab/train/data.hpp"
-#include "fp8lab/train/divergence.hpp"
-#include "fp8lab/train/linear.hpp"
-#include "fp8lab/train/linear_recipe.hpp"
-#include "fp8lab/train/trainer.hpp"
+#include "fp8lab/linear/linear.hpp"
+#include "fp8lab/linear/linear_recipe.hpp"
 #include "message_of.hpp"
+#include "training/train/data.hpp"
+#include "training/train/divergence.hpp"
+#include "training/train/trainer.hpp"
 
 using namespace fp8lab;
 using namespace fp8lab::train;

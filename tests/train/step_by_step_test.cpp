@@ -16,16 +16,16 @@
 
 #include "catch.hpp"
 #include "fp8lab/core/random.hpp"
-#include "fp8lab/train/data.hpp"
-#include "fp8lab/train/divergence.hpp"
-#include "fp8lab/train/gradient_reducer.hpp"
-#include "fp8lab/train/guard.hpp"
-#include "fp8lab/train/mlp.hpp"
-#include "fp8lab/train/monitor.hpp"
-#include "fp8lab/train/multiply.hpp"
-#include "fp8lab/train/trainer.hpp"
+#include "fp8lab/linear/multiply.hpp"
 #include "io/temporary.hpp"
 #include "train/same_bits.hpp"
+#include "training/train/data.hpp"
+#include "training/train/divergence.hpp"
+#include "training/train/gradient_reducer.hpp"
+#include "training/train/guard.hpp"
+#include "training/train/mlp.hpp"
+#include "training/train/monitor.hpp"
+#include "training/train/trainer.hpp"
 
 using namespace fp8lab;
 using namespace fp8lab::train;

@@ -11,10 +11,10 @@
 
 #include "catch.hpp"
 #include "fp8lab/core/error.hpp"
-#include "fp8lab/train/divergence.hpp"
-#include "fp8lab/train/gradient_reducer.hpp"
-#include "fp8lab/train/guard.hpp"
-#include "fp8lab/train/trainer.hpp"
+#include "training/train/divergence.hpp"
+#include "training/train/gradient_reducer.hpp"
+#include "training/train/guard.hpp"
+#include "training/train/trainer.hpp"
 
 using namespace fp8lab;
 using namespace fp8lab::train;

@@ -1,4 +1,4 @@
-#include "fp8lab/train/trainer.hpp"
+#include "training/train/trainer.hpp"
 
 #include <signal.h>
 #include <spawn.h>

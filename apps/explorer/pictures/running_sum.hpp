@@ -5,7 +5,7 @@
 #include <span>
 
 #include "fp8lab/accumulate/accumulate.hpp"
-#include "fp8lab/accumulate/kulisch.hpp"
+#include "fp8lab/accumulate/arithmetic.hpp"
 
 namespace fp8lab::explorer {
 

@@ -233,10 +233,9 @@ std::string step(const StepQuestion& q) {
   require(std::isfinite(static_cast<float>(q.c)), "c", "a finite binary32 number",
           fmt::format("{}", q.c));
   const auto c = static_cast<float>(q.c);
-  const Arithmetic arithmetic = traits_of(unit).arithmetic;
-  const bool in_halves = arithmetic == Arithmetic::halves;
-  const bool aligns =
-      in_halves || arithmetic == Arithmetic::fused_steps || arithmetic == Arithmetic::scaled_steps;
+  const bool in_halves = unit.kind == AccumulationKind::fp16_halves;
+  const bool aligns = in_halves || unit.kind == AccumulationKind::fused_dot_product ||
+                      unit.kind == AccumulationKind::scaled_dot_product;
   const AccumulatorModel half = in_halves ? step_of_halves(unit) : unit;
   const std::vector<Stage> stages =
       in_halves ? halves(unit, a, b, c) : steps(unit, a, b, c, at_a_time(unit, a.size()), "Step");

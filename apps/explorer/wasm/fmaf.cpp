@@ -6,7 +6,7 @@
 #include <cmath>
 #include <cstdint>
 
-#include "fp8lab/accumulate/kulisch.hpp"
+#include "fp8lab/accumulate/arithmetic.hpp"
 #include "fp8lab/cast/cast.hpp"
 
 namespace {

@@ -7,8 +7,8 @@
 
 #include "bindings.hpp"
 #include "fp8lab/core/error.hpp"
+#include "fp8lab/linear/products.hpp"
 #include "fp8lab/scaling/scale_rule.hpp"
-#include "fp8lab/train/products.hpp"
 
 namespace fp8lab::python {
 

@@ -15,10 +15,10 @@
 #include "fp8lab/core/error.hpp"
 #include "fp8lab/core/float_environment.hpp"
 #include "fp8lab/core/threads.hpp"
-#include "fp8lab/model/layer_rule.hpp"
-#include "fp8lab/train/linear.hpp"
-#include "fp8lab/train/linear_recipe.hpp"
-#include "fp8lab/train/products.hpp"
+#include "fp8lab/linear/layer_rule.hpp"
+#include "fp8lab/linear/linear.hpp"
+#include "fp8lab/linear/linear_recipe.hpp"
+#include "fp8lab/linear/products.hpp"
 
 namespace fp8lab::python {
 namespace {

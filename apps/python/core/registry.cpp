@@ -8,7 +8,6 @@
 #include "fp8lab/core/error.hpp"
 #include "fp8lab/formats/format.hpp"
 #include "fp8lab/product/calls.hpp"
-#include "fp8lab/product/table_calls.hpp"
 
 namespace fp8lab::python {
 namespace {

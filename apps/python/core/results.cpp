@@ -7,8 +7,8 @@
 
 #include "bindings.hpp"
 #include "fp8lab/core/error.hpp"
-#include "fp8lab/experiment/machine.hpp"
-#include "fp8lab/experiment/result_files.hpp"
+#include "fp8lab/core/machine.hpp"
+#include "lab/experiment/result_files.hpp"
 
 namespace fp8lab::python {
 namespace {

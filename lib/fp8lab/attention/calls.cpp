@@ -5,7 +5,7 @@
 #include <deque>
 #include <string>
 
-#include "fp8lab/core/named.hpp"
+#include "fp8lab/core/names.hpp"
 
 namespace fp8lab {
 

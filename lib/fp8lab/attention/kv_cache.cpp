@@ -13,7 +13,7 @@
 #include "fp8lab/core/counted.hpp"
 #include "fp8lab/core/error.hpp"
 #include "fp8lab/core/float_environment.hpp"
-#include "fp8lab/core/named.hpp"
+#include "fp8lab/core/names.hpp"
 
 namespace fp8lab {
 namespace {

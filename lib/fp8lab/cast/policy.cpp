@@ -4,7 +4,7 @@
 #include <utility>
 
 #include "fp8lab/core/error.hpp"
-#include "fp8lab/core/named.hpp"
+#include "fp8lab/core/names.hpp"
 
 namespace fp8lab {
 namespace {

@@ -37,7 +37,7 @@ struct Hypothesis {
 /// Whether an output is zero. The sign of a sum that rounds to zero changes no other output.
 bool has_zeros(FormatId id, std::span<const std::byte> got) {
   const Format& f = format(id);
-  const std::size_t count = got.size() / static_cast<std::size_t>(f.storage_bits / 8);
+  const std::size_t count = got.size() / static_cast<std::size_t>(f.bytes());
   for (std::size_t i = 0; i < count; ++i)
     if ((code_at(id, got, i) & f.magnitude_mask()) == 0) return true;
   return false;
@@ -308,7 +308,7 @@ Identification identify(const Product& product, std::span<const std::byte> got, 
                         std::span<const std::string> models) {
   const FloatEnvironment environment;
   const FormatId id = product.output.format;
-  const std::size_t bytes = product.size() * static_cast<std::size_t>(format(id).storage_bits / 8);
+  const std::size_t bytes = product.size() * static_cast<std::size_t>(format(id).bytes());
   require(got.size() == bytes, "got",
           fmt::format("{} bytes, [{}, {}] codes of {}", bytes, product.rows(), product.columns(),
                       format(id).name),

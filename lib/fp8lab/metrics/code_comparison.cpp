@@ -127,7 +127,7 @@ std::uint64_t coarse_distance(float x, float y) {
 class Reader {
  public:
   explicit Reader(const Format& f)
-      : width_(static_cast<std::size_t>(f.storage_bits / 8)),
+      : width_(static_cast<std::size_t>(f.bytes())),
         table_(f.id == FormatId::f32 ? std::span<const float>() : decode_table(f.id)) {}
 
   [[nodiscard]] std::size_t width() const { return width_; }

@@ -23,7 +23,7 @@ void append(T word, std::vector<std::byte>& words) {
 }
 
 void append_zeros(FormatId id, std::int64_t count, std::vector<std::byte>& words) {
-  words.resize(words.size() + static_cast<std::size_t>(count * (format(id).storage_bits / 8)));
+  words.resize(words.size() + static_cast<std::size_t>(count * (format(id).bytes())));
 }
 
 }  // namespace

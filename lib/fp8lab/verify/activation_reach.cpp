@@ -10,7 +10,7 @@ namespace fp8lab {
 
 WithinReach within_reach(const OutputCast& output, const Finished& finished,
                          std::span<const std::byte> golden, std::span<const std::byte> got) {
-  const auto width = static_cast<std::size_t>(format(output.format).storage_bits / 8);
+  const auto width = static_cast<std::size_t>(format(output.format).bytes());
   WithinReach result{{got.begin(), got.end()}};
   for (std::size_t i = 0; i < finished.reach.size(); ++i) {
     const std::size_t at = i * width;

@@ -20,7 +20,7 @@ namespace {
 
 constexpr std::size_t kMostPower = 8;  // groups on which power is sought
 
-std::size_t width_of(FormatId id) { return static_cast<std::size_t>(format(id).storage_bits / 8); }
+std::size_t width_of(FormatId id) { return static_cast<std::size_t>(format(id).bytes()); }
 
 TensorView require_output(const GroupedProduct& product, const Operand& got,
                           std::shared_ptr<const void>& owner) {

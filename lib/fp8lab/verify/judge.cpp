@@ -18,7 +18,7 @@ constexpr double kFewestDecided = 4.0;
 }  // namespace
 
 std::vector<std::uint32_t> code_words(FormatId id, std::span<const std::byte> codes) {
-  const auto width = static_cast<std::size_t>(format(id).storage_bits / 8);
+  const auto width = static_cast<std::size_t>(format(id).bytes());
   std::vector<std::uint32_t> result(codes.size() / width);
   for (std::size_t i = 0; i < result.size(); ++i) result[i] = code_at(id, codes, i);
   return result;

@@ -29,7 +29,7 @@ class Misplacements {
       : o_(outputs),
         sample_(sample),
         judge_(judge),
-        width_(static_cast<std::size_t>(format(outputs.format).storage_bits / 8)) {}
+        width_(static_cast<std::size_t>(format(outputs.format).bytes())) {}
 
   void transposed() {
     if (o_.rows < 2 || o_.columns < 2) return;

@@ -162,7 +162,7 @@ void output_faults(const Trial& trial, std::vector<FaultOutcome>& faults) {
 template <typename Source>
 std::vector<std::byte> moved_codes(FormatId id, const std::vector<std::byte>& codes,
                                    std::int64_t rows, std::int64_t columns, const Source& source) {
-  const auto width = static_cast<std::size_t>(format(id).storage_bits / 8);
+  const auto width = static_cast<std::size_t>(format(id).bytes());
   std::vector<std::byte> moved(codes.size());
   for (std::int64_t i = 0; i < rows; ++i)
     for (std::int64_t j = 0; j < columns; ++j)
@@ -293,7 +293,7 @@ class InputFaults {
 
   void accumulator() {
     const AccumulatorModel other = other_accumulator(product_.problem.model);
-    const bool wide = traits_of(other).arithmetic == Arithmetic::float32;
+    const bool wide = other.kind == AccumulationKind::float32;
     FaultOutcome fault =
         outcome(FaultClass::rounding, "accumulator",
                 wide ? "an FP32 accumulator" : "an accumulator of 14 bits, as Hopper's");
@@ -435,7 +435,7 @@ PowerReport power(const OutputCast& output, std::span<const std::byte> golden,
   const FloatEnvironment environment;
   for (const Check& check : checks)
     require(check.kind != Check::Kind::budget, "check", "one that needs no inputs", "budget");
-  const auto width = static_cast<std::size_t>(format(output.format).storage_bits / 8);
+  const auto width = static_cast<std::size_t>(format(output.format).bytes());
   PowerReport report{checks, {}, 1, static_cast<std::int64_t>(golden.size() / width)};
   if (golden.empty()) return report;
   const Trial trial(output, {golden.begin(), golden.end()}, checks, threads);

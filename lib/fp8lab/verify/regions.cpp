@@ -65,7 +65,7 @@ class Finder {
         rows_(rows),
         columns_(columns),
         wrong_(wrong),
-        width_(static_cast<std::size_t>(format(id).storage_bits / 8)) {}
+        width_(static_cast<std::size_t>(format(id).bytes())) {}
 
   /// The rows and columns inside a box of map tiles that have mismatches. Each edge lies in the
   /// box's outermost tiles, so that little is looked at.

@@ -28,7 +28,7 @@ namespace {
 
 constexpr std::size_t kPart = std::size_t{1} << 22;  // elements read at a time
 
-std::size_t width_of(FormatId id) { return static_cast<std::size_t>(format(id).storage_bits / 8); }
+std::size_t width_of(FormatId id) { return static_cast<std::size_t>(format(id).bytes()); }
 
 void require_row_major(std::string_view name, const TensorView& tensor) {
   require(!tensor.fortran_order || tensor.shape.size() < 2, name,

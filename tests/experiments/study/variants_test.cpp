@@ -8,7 +8,7 @@
 
 #include "catch.hpp"
 #include "failure-ladder/modes.hpp"
-#include "fp8lab/train/linear_recipe.hpp"
+#include "fp8lab/linear/linear_recipe.hpp"
 #include "train/variants.hpp"
 
 using namespace fp8lab;

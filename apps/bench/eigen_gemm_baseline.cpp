@@ -1,0 +1,3 @@
+#define Eigen Eigen_baseline
+#define FP8LAB_EIGEN_GEMM eigen_gemm_baseline
+#include "apps/bench/eigen_gemm.inc"

@@ -1,3 +1,0 @@
-#define Eigen Eigen_avx2
-#define FP8LAB_EIGEN_GEMM eigen_gemm_avx2
-#include "eigen_gemm.inc"

@@ -1,3 +1,0 @@
-#define Eigen Eigen_avx512
-#define FP8LAB_EIGEN_GEMM eigen_gemm_avx512
-#include "eigen_gemm.inc"

@@ -1,0 +1,113 @@
+#include "training/model_files/check_model.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <map>
+#include <memory>
+#include <system_error>
+
+#include "fp8lab/core/error.hpp"
+#include "fp8lab/io/files.hpp"
+#include "training/model_files/check_parts.hpp"
+
+namespace fp8lab {
+namespace {
+
+bool holds_codes(const ModelDirectory& source) {
+  for (const WeightShard& shard : source.shards())
+    for (const TensorSpec& tensor : shard.tensors)
+      if (is_fp8(tensor.type) || is_packed(tensor.type)) return true;
+  return false;
+}
+
+/// What the files say; a finding if they say nothing, or nothing that is known, of a model that
+/// holds codes.
+StoredQuantization quantization_to_check(const ModelDirectory& source,
+                                         std::vector<Finding>& findings) {
+  const std::string where = (source.folder() / "config.json").string();
+  try {
+    return read_stored_quantization(source);
+  } catch (const Error& error) {
+    if (!holds_codes(source)) throw;
+    findings.push_back({"config", "config.json", error.what()});
+  }
+  return {.where = where};
+}
+
+/// ModelOpt writes the same things in two files.
+void compare_configs(const ModelDirectory& source, const StoredQuantization& stored,
+                     std::vector<Finding>& findings) {
+  const std::filesystem::path other = source.folder() / "hf_quant_config.json";
+  std::error_code error;
+  if (stored.family != LayoutFamily::modelopt || !std::filesystem::exists(other, error)) return;
+  const StoredQuantization second = read_modelopt_config(read_file(other), other.string());
+  const auto tell = [&](std::string_view what, const std::string& first,
+                        const std::string& other_one) {
+    if (first != other_one)
+      findings.push_back(
+          {"config", "hf_quant_config.json",
+           fmt::format("expected the {} of config.json, {}, got {}", what, first, other_one)});
+  };
+  if (stored.has_forms && second.has_forms)
+    tell("numbers", describe(stored.form), describe(second.form));
+  for (const NamePattern& pattern : second.ignored)
+    if (!stored.ignored.empty() &&
+        std::none_of(stored.ignored.begin(), stored.ignored.end(),
+                     [&](const NamePattern& own) { return own.text() == pattern.text(); }))
+      tell("modules that stay", "a list without it", pattern.text());
+}
+
+void check_all_values(const ModelDirectory& source, const StoredModel& model,
+                      CheckedModel& checked) {
+  std::vector<WeightRange> ranges;
+  std::map<std::string, const StoredWeight*> weights;
+  for (const StoredWeight& weight : model.weights) weights[weight.codes.name] = &weight;
+  for (std::size_t s = 0; s < source.shards().size(); ++s) {
+    const std::unique_ptr<SafetensorsFile> file = source.open(s);
+    for (const NamedTensor& item : file->tensors()) {
+      const auto found = weights.find(item.name);
+      if (found == weights.end() || source.find(item.name)->shard != s) continue;
+      const std::vector<float> scales = read_scales(source, *found->second, *file);
+      check_values(model, *found->second, scales, *file, item.tensor, ranges, checked.findings);
+      file->file().release(item.tensor.bytes);
+    }
+  }
+  check_ranges(ranges, checked.findings);
+}
+
+void describe_forms(const StoredModel& model, CheckedModel& checked) {
+  for (const StoredWeight& weight : model.weights) {
+    const std::string form = describe(weight.form);
+    if (std::find(checked.forms.begin(), checked.forms.end(), form) == checked.forms.end())
+      checked.forms.push_back(form);
+  }
+}
+
+}  // namespace
+
+CheckedModel check_model(const std::filesystem::path& path, const CheckModelOptions& options) {
+  CheckedModel checked;
+  std::vector<std::string> faults;
+  const ModelDirectory source(path, faults);
+  for (const std::string& fault : faults) checked.findings.push_back({"files", "", fault});
+  const StoredModel model =
+      read_stored_model(source, quantization_to_check(source, checked.findings));
+  checked.method = model.stored.method;
+  checked.weights = static_cast<std::int64_t>(model.weights.size());
+  for (const WeightShard& shard : source.shards())
+    checked.tensors += static_cast<std::int64_t>(shard.tensors.size());
+  describe_forms(model, checked);
+  for (const StoredFault& fault : model.faults)
+    checked.findings.push_back({fault.kind, fault.tensor, fault.text});
+  if (model.weights.empty() && model.faults.empty())
+    checked.findings.push_back({"config", "", "expected quantized weights, got none"});
+  compare_configs(source, model.stored, checked.findings);
+  check_names(source, model, checked.findings);
+  check_sides(source, model, checked.findings);
+  check_all_values(source, model, checked);
+  if (options.original) check_original(source, model, *options.original, checked);
+  return checked;
+}
+
+}  // namespace fp8lab

@@ -1,0 +1,123 @@
+#include "training/model_files/dequantize_model.hpp"
+
+#include <fmt/format.h>
+
+#include <map>
+#include <set>
+
+#include "fp8lab/core/argument.hpp"
+#include "fp8lab/core/error.hpp"
+#include "fp8lab/io/files.hpp"
+#include "training/model_files/layout.hpp"
+#include "training/model_files/quantization_config.hpp"
+#include "training/model_files/stored_model.hpp"
+
+namespace fp8lab {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr const char* kConfig = "config.json";
+
+const Layout& layout_of(const std::string& asked, const StoredQuantization& stored) {
+  for (const Layout& layout : layouts())
+    if (layout.family == stored.family && (asked.empty() || asked == layout.name)) return layout;
+  const Layout& other = find_layout(asked);
+  for (const Layout& layout : layouts())
+    if (layout.family == stored.family)
+      throw Error("layout", fmt::format("{}, which config.json says", layout.name), other.name);
+  return other;
+}
+
+/// Names that torchao's reader takes for its own are not the model's metadata.
+std::map<std::string, std::string> metadata_of(const WeightShard& shard,
+                                               const StoredQuantization& stored) {
+  std::map<std::string, std::string> metadata = shard.metadata;
+  if (stored.family != LayoutFamily::torchao) return metadata;
+  metadata.erase("tensor_names");
+  std::erase_if(metadata, [](const auto& item) { return item.second.starts_with("{\"_type\""); });
+  return metadata;
+}
+
+/// Refuses a folder of which something would be lost.
+void require_whole(const ModelDirectory& source, const StoredModel& stored) {
+  if (!stored.faults.empty()) {
+    const StoredFault& first = stored.faults.front();
+    const std::size_t more = stored.faults.size() - 1;
+    throw Error(fmt::format("tensor '{}': {}{}", first.tensor, first.text,
+                            more == 0 ? "" : fmt::format(" (and {} more such tensors)", more)));
+  }
+  if (!stored.weights.empty()) return;
+  std::string names;
+  for (const StoredNames& one : stored_names())
+    if (!one.codes.empty())
+      names += fmt::format("{}NAME{} with NAME{}", names.empty() ? "" : ", ", one.codes, one.scale);
+  throw Error(source.folder().string(), fmt::format("FP8 or packed codes with scales ({})", names),
+              "none");
+}
+
+/// Tensors that floats do not need, by what they are.
+void drop_sides(const StoredModel& stored, std::set<std::string>& dropped,
+                DequantizedModel& model) {
+  for (const SideTensor& side : stored.sides) {
+    if (side.side == SideScale::input && !side.has_weight) {
+      model.kept_scales.push_back(side.tensor.spec.name);
+      continue;
+    }
+    dropped.insert(side.tensor.spec.name);
+    model.dropped.push_back({side.tensor.spec.name, std::string(to_string(side.side))});
+  }
+}
+
+ModelRewrite plan(const ModelDirectory& source, const StoredModel& stored, ElementType type,
+                  DequantizedModel& model) {
+  std::map<std::string, StoredWeight> weights;
+  for (const StoredWeight& weight : stored.weights) {
+    StoredWeight& copy = weights.emplace(weight.codes.name, weight).first->second;
+    copy.written.type = type;
+    model.converted.push_back(copy.written);
+  }
+  for (const TensorSpec& kept : stored.kept_codes) model.kept_codes.push_back(kept.name);
+  std::set<std::string> dropped = stored.scales;
+  drop_sides(stored, dropped, model);
+  ModelRewrite rewrite;
+  for (std::size_t s = 0; s < source.shards().size(); ++s) {
+    const WeightShard& shard = source.shards()[s];
+    ShardTask task{s, metadata_of(shard, stored.stored), {}};
+    for (const TensorSpec& tensor : shard.tensors) {
+      const auto found = weights.find(tensor.name);
+      if (found != weights.end())
+        task.tasks.push_back(dequantize_task(source, found->second, model.non_finite));
+      else if (!dropped.contains(tensor.name))
+        task.tasks.push_back(copy_task(tensor));
+    }
+    rewrite.shards.push_back(std::move(task));
+  }
+  return rewrite;
+}
+
+}  // namespace
+
+DequantizedModel dequantize_model(const ModelDirectory& source,
+                                  const DequantizeModelOptions& options, const fs::path& target,
+                                  const std::function<void(const RewriteProgress&)>& progress) {
+  const std::string where = (source.folder() / kConfig).string();
+  const std::string config = read_file(where);
+  const StoredModel stored = read_stored_model(source, read_stored_quantization(source));
+  const Layout& layout = layout_of(options.layout, stored.stored);
+  const std::optional<ElementType> type = options.type ? options.type : model_type(config, where);
+  require(type.has_value(), argument("dtype"), "bf16, f16 or f32, since config.json names none",
+          "nothing");
+  require_whole(source, stored);
+  DequantizedModel model;
+  ModelRewrite rewrite = plan(source, stored, *type, model);
+  rewrite.texts[kConfig] = without_quantization(config, where);
+  rewrite.dropped = {"hf_quant_config.json"};
+  rewrite.settings = {{"command", "dequantize"},
+                      {"layout", std::string(layout.name)},
+                      {"dtype", std::string(to_string(*type))}};
+  model.files = rewrite_model(source, rewrite, target, progress);
+  return model;
+}
+
+}  // namespace fp8lab

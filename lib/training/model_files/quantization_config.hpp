@@ -1,0 +1,35 @@
+#pragma once
+// The description of quantized weights in config.json, written for the readers of each layout.
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "training/model_files/layout.hpp"
+
+namespace fp8lab {
+
+/// Throws `Error` as `with_quantization`. Call it first, so that errors of a model are reported
+/// before errors of a request.
+void require_quantizable(const std::string& config, const std::string& where);
+
+/// The text of a config.json with `quantization_config`. `kept`: modules that stay as they are.
+/// `where` starts every message. Throws `Error` for text that is not a JSON object, a model that
+/// is quantized already, and one whose matrices lie as [in, out] (GPT-2's Conv1D).
+std::string with_quantization(const std::string& config, const std::string& where,
+                              const Layout& layout, const ModelSchemes& schemes,
+                              const std::vector<std::string>& kept);
+
+/// hf_quant_config.json, which readers of ModelOpt's layout want beside config.json. Its producer
+/// is "modelopt", since they refuse others.
+std::string modelopt_config(const ModelSchemes& schemes, const std::vector<std::string>& kept);
+
+/// The text of a config.json without `quantization_config`, at its top and inside.
+std::string without_quantization(const std::string& config, const std::string& where);
+
+/// The type that the model computes in: `dtype`, or `torch_dtype` as older files have it, at the
+/// top or in the nested configuration of a multimodal model.
+std::optional<ElementType> model_type(const std::string& config, const std::string& where);
+
+}  // namespace fp8lab

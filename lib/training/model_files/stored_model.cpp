@@ -1,0 +1,315 @@
+#include "training/model_files/stored_model.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <map>
+#include <system_error>
+
+#include "fp8lab/core/error.hpp"
+#include "fp8lab/formats/format.hpp"
+#include "fp8lab/io/files.hpp"
+
+namespace fp8lab {
+namespace {
+
+namespace fs = std::filesystem;
+
+struct SideName {
+  std::string_view ending;
+  SideScale side;
+};
+
+constexpr std::array<SideName, 16> kSides{{{"input_scale", SideScale::input},
+                                           {"activation_scale", SideScale::input},
+                                           {"input_global_scale", SideScale::input},
+                                           {"input_scale_ub", SideScale::input},
+                                           {"input_zero_point", SideScale::input},
+                                           {"k_scale", SideScale::kv_cache},
+                                           {"v_scale", SideScale::kv_cache},
+                                           {"kv_scale", SideScale::kv_cache},
+                                           {"k_cache_scale", SideScale::kv_cache},
+                                           {"v_cache_scale", SideScale::kv_cache},
+                                           {"kv_cache_scale", SideScale::kv_cache},
+                                           {"k_proj.output_scale", SideScale::kv_cache},
+                                           {"v_proj.output_scale", SideScale::kv_cache},
+                                           {"output_scale", SideScale::output},
+                                           {"q_scale", SideScale::attention},
+                                           {"prob_scale", SideScale::attention}}};
+
+/// Endings that only scales of weights have.
+constexpr std::array<std::string_view, 7> kScaleEndings{
+    "weight_scale_inv",         "weight_scale",   "weight_scale_2", "weight_global_scale",
+    "_weight_per_tensor_scale", "proj_scale_inv", "proj_scale"};
+
+/// Tensors of a quantized module that change its values and are not read.
+constexpr std::array<std::string_view, 6> kUnread{"pre_quant_scale", "weight_zero_point",
+                                                  "weight_g_idx",    "zero_point",
+                                                  "smoothing_scale", "svdquant_lora_a"};
+
+/// Whether a name ends with whole words: at its start, after a dot or after `_`.
+bool ends_with_words(std::string_view name, std::string_view ending) {
+  if (!name.ends_with(ending)) return false;
+  if (name.size() == ending.size() || ending.front() == '_') return true;
+  const char before = name[name.size() - ending.size() - 1];
+  return before == '.' || before == '_';
+}
+
+template <class Endings>
+std::string_view find_ending(const Endings& endings, std::string_view name) {
+  for (const std::string_view ending : endings)
+    if (ends_with_words(name, ending)) return ending;
+  return {};
+}
+
+std::string_view without_last_part(std::string_view name) {
+  const std::size_t dot = name.rfind('.');
+  return dot == std::string_view::npos ? std::string_view() : name.substr(0, dot);
+}
+
+/// The name before the ending of a side scale and its separator.
+std::string owner_of(std::string_view name) {
+  for (const SideName& known : kSides) {
+    if (!ends_with_words(name, known.ending)) continue;
+    const std::size_t size = name.size() - known.ending.size();
+    return std::string(name.substr(0, size == 0 ? 0 : size - 1));
+  }
+  return {};
+}
+
+std::string got_text(const TensorSpec& tensor) {
+  return fmt::format("{} {}", to_string(tensor.type), shape_text(tensor.shape));
+}
+
+/// Sorts the tensors of one folder.
+class Sorter {
+ public:
+  Sorter(const ModelDirectory& source, StoredModel& model) : source_(source), model_(model) {}
+
+  void run() {
+    for_each([&](const TensorSpec& tensor, std::size_t) { find_weight(tensor); });
+    for_each([&](const TensorSpec& tensor, std::size_t shard) { sort_other(tensor, shard); });
+  }
+
+ private:
+  /// Calls `work` for every tensor and its shard; the first of two of one name.
+  template <class Work>
+  void for_each(const Work& work) {
+    for (std::size_t s = 0; s < source_.shards().size(); ++s)
+      for (const TensorSpec& tensor : source_.shards()[s].tensors)
+        if (source_.find(tensor.name)->shard == s) work(tensor, s);
+  }
+
+  [[nodiscard]] std::optional<StoredTensor> tensor(const std::string& name) const {
+    const WeightPlace* place = source_.find(name);
+    if (place == nullptr) return std::nullopt;
+    return StoredTensor{source_.at(*place), place->shard};
+  }
+
+  void add_fault(std::string kind, const std::string& name, std::string_view expected,
+                 std::string_view got) {
+    model_.faults.push_back(
+        {std::move(kind), name, fmt::format("expected {}, got {}", expected, got)});
+  }
+
+  /// The tensor that an error names; `codes` where it names none.
+  static StoredFault fault_of(const Error& error, const std::string& codes) {
+    constexpr std::string_view kBefore = "tensor '";
+    constexpr std::string_view kBehind = "': ";
+    const std::string_view text = error.what();
+    const std::size_t end = text.find(kBehind);
+    if (!text.starts_with(kBefore) || end == std::string_view::npos)
+      return {"shape", codes, std::string(text)};
+    return {"shape", std::string(text.substr(kBefore.size(), end - kBefore.size())),
+            std::string(text.substr(end + kBehind.size()))};
+  }
+
+  /// Whether a tensor may hold codes under these names.
+  [[nodiscard]] bool may_be_codes(const TensorSpec& tensor, const StoredNames& names) const {
+    if (!is_fp8(tensor.type) && !is_packed_storage(tensor.type)) return false;
+    if (!tensor.name.ends_with(names.codes)) return false;
+    if (!names.codes.empty()) return true;
+    // A fused parameter: no module's weight, and no scale.
+    return tensor.shape.size() >= 2 && !tensor.name.ends_with("weight") &&
+           !tensor.name.ends_with("_scale") && !tensor.name.ends_with("_scale_inv");
+  }
+
+  /// DeepSeek's `scale` is a common name: only powers of two beside codes are its scales, unless
+  /// the configuration wants scales here.
+  [[nodiscard]] bool fits(const StoredNames& names, const StoredTensor& scale,
+                          const std::string& module) const {
+    if (names.scale != ".scale") return true;
+    return scale.spec.type == ElementType::e8m0fnu || !model_.stored.ignores(module);
+  }
+
+  /// The weights that a tensor may be, under different names of scales.
+  std::vector<StoredWeight> candidates(const TensorSpec& codes) {
+    std::vector<StoredWeight> found;
+    for (const StoredNames& names : stored_names()) {
+      if (!may_be_codes(codes, names)) continue;
+      std::string module = codes.name.substr(0, codes.name.size() - names.codes.size());
+      const auto scale = tensor(module + std::string(names.scale));
+      if (!scale || !fits(names, *scale, module)) continue;
+      StoredWeight weight{.module = module, .codes = codes, .scale = *scale, .names = &names};
+      if (!names.tensor_scale.empty())
+        weight.tensor_scale = tensor(module + std::string(names.tensor_scale));
+      weight.written.name = module + std::string(names.written);
+      found.push_back(std::move(weight));
+    }
+    return found;
+  }
+
+  void find_weight(const TensorSpec& codes) {
+    std::vector<StoredWeight> found = candidates(codes);
+    if (found.empty()) return;
+    StoredWeight& weight = found.front();
+    codes_.insert(codes.name);
+    model_.scales.insert(weight.scale.spec.name);
+    if (weight.tensor_scale) model_.scales.insert(weight.tensor_scale->spec.name);
+    for (const StoredWeight& other : found)
+      if (other.scale.spec.name != weight.scale.spec.name)
+        add_fault("scale without codes", other.scale.spec.name,
+                  fmt::format("one tensor of scales for {}", codes.name),
+                  fmt::format("{} too", weight.scale.spec.name));
+    modules_.insert(weight.module);
+    try {
+      set_shapes(weight, model_.stored);
+    } catch (const Error& error) {
+      model_.faults.push_back(fault_of(error, codes.name));
+      return;
+    }
+    model_.weights.push_back(std::move(weight));
+  }
+
+  /// What is neither codes nor scales of a weight.
+  void sort_other(const TensorSpec& spec, std::size_t shard) {
+    if (codes_.contains(spec.name) || model_.scales.contains(spec.name)) return;
+    const SideScale side = side_scale(spec.name);
+    const std::string module(without_last_part(spec.name));
+    const std::string owner = owner_of(spec.name);
+    const bool has_weight = modules_.contains(owner);
+    if (side != SideScale::none && (side != SideScale::output || has_weight)) {
+      model_.sides.push_back({{spec, shard}, side, owner, has_weight});
+      return;
+    }
+    const bool is_scale = is_scale_of_weight(spec);
+    if (model_.stored.ignores(module)) {
+      if (is_fp8(spec.type) && !is_scale) model_.kept_codes.push_back(spec);
+      return;
+    }
+    if (is_scale)
+      add_orphan(spec);
+    else if (is_fp8(spec.type) || lacks_scale(spec, module))
+      add_fault("missing scale", spec.name, expected_scales(spec), "none");
+    else if (modules_.contains(module) && !find_ending(kUnread, spec.name).empty())
+      add_fault("unknown tensor", spec.name, "a weight that its codes and scales give alone",
+                got_text(spec));
+  }
+
+  [[nodiscard]] bool is_scale_of_weight(const TensorSpec& spec) const {
+    const bool is_gpt_oss = model_.stored.family == LayoutFamily::gpt_oss;
+    return !find_ending(kScaleEndings, spec.name).empty() || spec.type == ElementType::e8m0fnu ||
+           (is_gpt_oss && spec.name.ends_with("_scales"));
+  }
+
+  /// Bytes with the name of packed codes in a module that the configuration says is quantized.
+  [[nodiscard]] bool lacks_scale(const TensorSpec& spec, const std::string& module) const {
+    if (!is_packed_storage(spec.type) || spec.shape.size() < 2) return false;
+    for (const std::string_view ending : {".weight_packed", "._weight_qdata", "_blocks"})
+      if (spec.name.ends_with(ending)) return true;
+    const bool packs = format(model_.stored.form_of(module).format).code_bits() < 8;
+    return spec.name.ends_with(".weight") && (packs || is_packed(spec.type));
+  }
+
+  /// The names of scales that would belong to codes.
+  [[nodiscard]] std::string expected_scales(const TensorSpec& codes) const {
+    std::string text;
+    for (const StoredNames& names : stored_names()) {
+      if (!may_be_codes(codes, names)) continue;
+      const std::string name =
+          codes.name.substr(0, codes.name.size() - names.codes.size()) + std::string(names.scale);
+      if (text.find(name + ",") == std::string::npos && !text.ends_with(name))
+        text += (text.empty() ? "" : ", ") + name;
+    }
+    return "the scales of these codes (" + text + ")";
+  }
+
+  void add_orphan(const TensorSpec& scale) {
+    std::string base = scale.name;
+    for (const std::string_view ending :
+         {"_scale_inv", "_global_scale", "_per_tensor_scale", "_scale_2", "_scales", "_scale"})
+      if (base.ends_with(ending)) {
+        base.resize(base.size() - ending.size());
+        break;
+      }
+    std::string got = "none";
+    for (const char* ending : {"", "_packed", "_qdata", "_blocks"}) {
+      const auto codes = tensor(base + ending);
+      if (codes) got = fmt::format("{} in {}", codes->spec.name, got_text(codes->spec));
+    }
+    add_fault("scale without codes", scale.name, fmt::format("FP8 or packed codes {}", base), got);
+  }
+
+  const ModelDirectory& source_;
+  StoredModel& model_;
+  std::set<std::string> codes_;
+  std::set<std::string> modules_;
+};
+
+/// Names of a few tensors of FP8, for messages.
+std::string codes_in(const ModelDirectory& source) {
+  constexpr std::size_t kMost = 3;
+  std::size_t count = 0;
+  std::string names;
+  for (const WeightShard& shard : source.shards())
+    for (const TensorSpec& tensor : shard.tensors) {
+      if (!is_fp8(tensor.type) && !is_packed(tensor.type)) continue;
+      if (++count <= kMost) names += fmt::format("{}{}", names.empty() ? "" : ", ", tensor.name);
+    }
+  if (count == 0) return {};
+  return fmt::format(", though {} tensors are FP8 or FP4 ({}{})", count, names,
+                     count > kMost ? ", ..." : "");
+}
+
+}  // namespace
+
+SideScale side_scale(std::string_view name) {
+  for (const SideName& known : kSides)
+    if (ends_with_words(name, known.ending)) return known.side;
+  return SideScale::none;
+}
+
+std::string_view to_string(SideScale side) {
+  switch (side) {
+    case SideScale::input:
+      return "input";
+    case SideScale::output:
+      return "output";
+    case SideScale::kv_cache:
+      return "KV cache";
+    case SideScale::attention:
+      return "attention";
+    case SideScale::none:
+      break;
+  }
+  return "none";
+}
+
+StoredQuantization read_stored_quantization(const ModelDirectory& source) {
+  const std::string where = (source.folder() / "config.json").string();
+  if (auto stored = read_quantization(read_file(where), where)) return *stored;
+  const fs::path other = source.folder() / "hf_quant_config.json";
+  std::error_code error;
+  if (fs::exists(other, error)) return read_modelopt_config(read_file(other), other.string());
+  throw Error(where, "a quantization_config, here or in hf_quant_config.json",
+              "none: the model is not quantized" + codes_in(source));
+}
+
+StoredModel read_stored_model(const ModelDirectory& source, StoredQuantization stored) {
+  StoredModel model{.stored = std::move(stored)};
+  Sorter(source, model).run();
+  return model;
+}
+
+}  // namespace fp8lab

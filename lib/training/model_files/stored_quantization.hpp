@@ -1,0 +1,69 @@
+#pragma once
+// What the files of a quantized model say of its weights: `quantization_config` in config.json (at
+// its top or inside, as in multimodal models), and ModelOpt's hf_quant_config.json.
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "training/model_files/layout.hpp"
+#include "training/model_files/name_pattern.hpp"
+
+namespace fp8lab {
+
+/// The form of weights: format of the codes, kind of scales, and the tiles of scales that are
+/// neither the tensor's nor a row's.
+struct WeightForm {
+  FormatId format = FormatId::e4m3fn;
+  ScaleKind scales = ScaleKind::plain;
+  std::int64_t row_block = 128;
+  std::int64_t k_block = 128;
+  std::optional<WeightTiles> tiles = {};  ///< of plain scales, where the configuration says it
+
+  friend bool operator==(const WeightForm&, const WeightForm&) = default;
+};
+
+/// "FP8 with plain scales", "MXFP4", "NVFP4".
+std::string describe(const WeightForm& form);
+
+/// Modules that have a form of their own.
+struct FormGroup {
+  std::string name = {};  ///< of the group, or of the module
+  std::vector<NamePattern> targets = {};
+  bool is_default = false;  ///< targets classes of modules, such as Linear
+  WeightForm form = {};
+};
+
+struct StoredQuantization {
+  LayoutFamily family = LayoutFamily::fp8;
+  WeightForm form = {};  ///< of modules that no group names
+  std::string method = {};
+  std::string where = {};                 ///< file and key
+  std::vector<FormGroup> groups = {};     ///< in the order of the file
+  std::vector<NamePattern> ignored = {};  ///< modules that stay as they are
+  bool u8_is_e8m0 = false;                ///< bytes of scales are powers of two
+  bool power_of_two = false;              ///< scales are powers of two (`scale_fmt: ue8m0`)
+  bool has_forms = false;                 ///< whether it says anything of weights
+  bool static_inputs = false;             ///< input scales come from the files
+  bool quantizes_kv = false;              ///< the KV cache is quantized
+  std::string kv_scheme = {};             ///< how, in the words of the file; empty for no scheme
+  std::string fp8_format = {};            ///< `fmt`; empty where it is not said
+
+  /// The form that the files give to a module: of the first group that names it, else of the first
+  /// that targets its class.
+  [[nodiscard]] const WeightForm& form_of(std::string_view module) const;
+  [[nodiscard]] bool ignores(std::string_view module) const;
+};
+
+/// The quantization that a config.json describes: `quantization_config` or `compression_config`, at
+/// the top or in a nested object (`text_config`). Unset where it describes none. Throws `Error` for
+/// a method or numbers that no layout has, and for two nested ones that differ.
+std::optional<StoredQuantization> read_quantization(const std::string& config,
+                                                    const std::string& where);
+
+/// The same for ModelOpt's hf_quant_config.json.
+StoredQuantization read_modelopt_config(const std::string& text, const std::string& where);
+
+}  // namespace fp8lab
