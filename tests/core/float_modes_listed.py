@@ -28,7 +28,7 @@ def public_headers(source):
 def functions_of_floats(source):
     for header, path in sorted(set(public_headers(source))):
         text = re.sub(r"//[^\n]*", "", path.read_text())
-        text = text.split(" private:")[0] if " private:" in text and " public:" in text else text
+        text = re.sub(r" private:\n.*?\n};", "};", text, flags=re.DOTALL)
         for returned, name, arguments in DECLARED.findall(text):
             if re.search(r"\b(?:float|double)\b", returned + arguments):
                 yield header, name
