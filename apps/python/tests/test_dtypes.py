@@ -5,8 +5,15 @@ import numpy as np
 import pytest
 from dtype_table import (
     A,
+    A_CHECKED,
+    B,
+    B_CHECKED,
     CODES,
+    E4M3,
+    SCALES,
+    Place,
     array_parameters,
+    exact,
     golden_attention,
     outcome,
     public_functions,
@@ -111,6 +118,72 @@ def test_packed_codes_are_those_of_one_a_byte(name):
             assert outcome(place, turned, {place.state: stated}) is None, "packed along another dimension"
         if size == 4:
             assert outcome(place, packed[..., :-1], {place.state: stated}) is None
+
+
+def block_of(codes):
+    """One block of 128x4, whose codes beyond the grid are 1 of both formats of scales."""
+    block = np.full(512, codes.flat[0], codes.dtype)
+    for row, tile in np.ndindex(codes.shape):
+        block[row % 32 * 16 + row // 32 * 4 + tile] = codes[row, tile]
+    return block
+
+
+def words_of_exponents(values):
+    """[rows, 1] words of two E8M0 codes, the first in the lowest byte."""
+    return (values.astype(ml_dtypes.float8_e8m0fnu).view(np.uint8).astype(np.uint32) << [0, 8]).sum(1, dtype=np.uint32)[:, None]
+
+
+#: How a grid of scales stands in each layout, in a dtype; and the dtypes that can hold it.
+LAYOUTS = {
+    "row_major": (of_dtype, SCALES),
+    "column_major": (lambda values, dtype: of_dtype(values.T, dtype), SCALES),
+    "packed_ue8m0": (lambda values, dtype: of_dtype(words_of_exponents(values), dtype), {"int32", "uint32"}),
+    "packed_ue8m0_column_major": (
+        lambda values, dtype: of_dtype(np.pad(words_of_exponents(values), ((0, 2), (0, 0))).T, dtype), {"int32", "uint32"}
+    ),
+    "blocked_128x4": (lambda values, dtype: block_of(of_dtype(values, dtype)), {"float8_e8m0fnu", "float8_e4m3fn"}),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+@pytest.mark.parametrize(
+    "function",
+    [fp8lab.gemm, fp8lab.gemm_groups, fp8lab.verify, fp8lab.verify_groups, fp8lab.identify, fp8lab.identify_groups,
+     fp8lab.testing.assert_matches],
+    ids=lambda function: function.__name__,
+)  # fmt: skip
+def test_scales_of_every_layout_have_a_dtype_that_holds_them(function, layout):
+    grouped, checks = function.__name__.endswith("_groups"), not function.__name__.startswith("gemm")
+    left, right = (A_CHECKED, B_CHECKED) if checks else (A, B)
+    more = {} if function.__name__.startswith("identify") else {"promotion_interval": 2}
+    if function is fp8lab.testing.assert_matches:
+        more["require_power"] = False
+    values = np.ones((2, 2), np.float32) if checks else np.array([[1, 2], [4, 1]], np.float32)
+    lead = (lambda x: x[None]) if grouped else (lambda x: x)
+    call = exact(function, a=lead(left.astype(E4M3)), b=lead(right.astype(E4M3)), **more)
+
+    def run(x, stated):
+        return call(a_scales=fp8lab.Scales(lead(x), 1, 2, layout=stated["layout"]), **{"scale_format": stated.get("scale_format")})
+
+    place = Place(values, run, "scales", frozenset(), ("a_scales", "scale_a", "scale_format"))
+    expected = run(values, {"layout": "row_major"})
+    arranged, works = LAYOUTS[layout]
+    for label, dtype in DTYPES.items():
+        got = outcome(place, arranged(values, dtype), {"layout": layout})
+        working = label in works or (label == "big-endian float32" and "float32" in works)
+        assert got == (expected if working else None), f"{layout} of {label}: {'refused' if got is None else 'read'}"
+    for label, stated in (("float8_e8m0fnu", "e8m0fnu"), ("float8_e4m3fn", "e4m3fn")):
+        if label in works:
+            codes = arranged(values, DTYPES[label]).view(np.uint8)
+            assert outcome(place, codes, {"layout": layout, "scale_format": stated}) == expected
+            assert outcome(place, codes, {"layout": layout}) is None, "bytes were read as numbers"
+
+
+def test_no_layout_is_left_out():
+    with pytest.raises(ValueError) as caught:
+        fp8lab.gemm(A.astype(E4M3), B.astype(E4M3), model="exact", a_scales=fp8lab.Scales([[1.0]], layout="none"))
+    said = str(caught.value)
+    assert all(name in said for name in LAYOUTS) and said.count("_major") + said.count("packed_ue8m0,") == 4, said
 
 
 @pytest.mark.parametrize("name", TABLE)

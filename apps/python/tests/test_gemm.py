@@ -166,6 +166,10 @@ def test_sizes_of_zero():
     empty = np.zeros((0, 16), E4M3)
     some = np.zeros((3, 16), E4M3)
     assert fp8lab.gemm(empty, some, model=HOPPER).shape == (0, 3)
+    for none in (np.zeros(0, np.float32), np.zeros((0, 1), np.float32), fp8lab.Scales(np.zeros((0, 1), np.float32), 1)):
+        assert fp8lab.gemm(empty, some, model=HOPPER, a_scales=none).shape == (0, 3)
+    with pytest.raises(ValueError, match="^b_scales: expected at least one scale, got none$"):
+        fp8lab.gemm(some, some, model=HOPPER, b_scales=np.zeros(0, np.float32))
     assert (
         fp8lab.gemm(some[:, :0], some[:2, :0], model=HOPPER, c=np.ones((3, 2), f32)).tolist()
         == [[1, 1]] * 3

@@ -65,6 +65,9 @@ def test_bfloat16_output_and_identify(rng):
                                 promotion_interval=128).verdict == "pass"
     found = fp8lab.identify_groups(d, (a, b), Groups("batched"))
     assert found.explained and len(found.groups) == 2
+    # All that was tried, the best first, as for one product.
+    alone = fp8lab.identify(d[0], (a[0], b[0]))
+    assert found.found.ranking == alone.ranking and len(alone.ranking) > 1
 
 
 def test_a_tensor_scale_of_each_group(rng):

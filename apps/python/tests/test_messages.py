@@ -106,3 +106,31 @@ def test_what_is_no_number_is_refused_by_name(wrong):
     ):
         with pytest.raises(ValueError, match=f"^{argument}: expected a number, got "):
             call()
+
+
+@pytest.mark.parametrize("wrong", [3, b"exact", ["exact"], np.array(["a"])])
+def test_what_is_no_name_is_refused_by_name(wrong):
+    ones = fp8lab.encode(np.ones((2, 4), np.float32))
+    batch, groups = np.stack([ones, ones]), fp8lab.Groups("batched")
+    of_gemm = {"model": "exact"}
+    for argument, call in (
+        ("format", lambda: fp8lab.encode([1.0], wrong)),
+        ("profile", lambda: fp8lab.encode([1.0], profile=wrong)),
+        ("rounding", lambda: fp8lab.encode([1.0], rounding=wrong)),
+        ("format", lambda: fp8lab.decode(ones.view(np.uint8), wrong)),
+        ("a_format", lambda: fp8lab.gemm(ones.view(np.uint8), ones, a_format=wrong, **of_gemm)),
+        ("call", lambda: fp8lab.gemm(ones, ones, call=wrong)),
+        ("scale_order", lambda: fp8lab.gemm(ones, ones, scale_order=wrong, **of_gemm)),
+        ("a_scales.layout", lambda: fp8lab.gemm(ones, ones, a_scales=fp8lab.Scales([[1.0]], layout=wrong), **of_gemm)),
+        ("got_format", lambda: fp8lab.verify(np.zeros((2, 2), np.uint8), (ones, ones), got_format=wrong, **of_gemm)),
+        ("check", lambda: fp8lab.verify(np.zeros((2, 2), np.float32), (ones, ones), check=wrong, **of_gemm)),
+        ("kind", lambda: fp8lab.gemm_groups(batch, batch, fp8lab.Groups(wrong), **of_gemm)),
+        ("ungrouped", lambda: fp8lab.verify_groups(np.zeros((2, 2, 2), np.float32), (batch, batch), groups, ungrouped=wrong, **of_gemm)),
+        ("tile_order", lambda: fp8lab.attention(*[np.ones((1, 2, 2))] * 3, tile_order=wrong)),
+        ("base", lambda: fp8lab.accumulator_model(wrong)),
+        ("growth", lambda: fp8lab.AutoScaler(growth=wrong)),
+        ("kind", lambda: fp8lab.vectors("exact", 1, kind=wrong)),
+        ("model", lambda: fp8lab.vectors(wrong, 1)),
+    ):
+        with pytest.raises(ValueError, match=f"^{argument}: expected a name.*, got "):
+            call()

@@ -39,6 +39,7 @@ def run(folder, *arguments):
 def test_wrong_outputs_are_collected(tmp_path, arguments):
     done = run(tmp_path, *arguments)
     assert done.returncode == 1 and "3 failed, 1 passed" in done.stdout, done.stdout + done.stderr
+    assert "mismatch: 64 of 64 outputs differ in bits" in done.stdout and "_mode.py" not in done.stdout, done.stdout
     page = tmp_path / "page" / "index.html"
     assert page.is_file() == bool(arguments)
     if not arguments:
