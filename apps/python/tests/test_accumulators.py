@@ -122,6 +122,7 @@ def test_verify_identify_vectors_and_attention_take_it():
         (lambda: fp8lab.accumulator_model("fused", F="1,M=2"), "F: expected a value without"),
         (lambda: fp8lab.accumulator_model("nothing"), "or a definition such as"),
         (lambda: fp8lab.accumulator_model("fused", name="exact"), "name: expected a name that no instruction"),
+        (lambda: fp8lab.accumulator_model("fused", name=""), r"model: expected \[NAME=\]BASE"),
         (lambda: fp8lab.accumulator_model("fused", name="a b"), r"model: expected \[NAME=\]BASE"),
     ],
 )

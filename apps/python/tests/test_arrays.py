@@ -99,6 +99,12 @@ def test_read_only_arrays_are_read():
         (np.array([[0x3F80, 0xC000]], np.uint16), 4, ml_dtypes.bfloat16),
         (np.array([[0x38, 0xC0]], np.uint8), 10, ml_dtypes.float8_e4m3fn),
         (np.array([[0x3C, 0xC0]], np.uint8), 12, ml_dtypes.float8_e5m2),
+        (np.array([[0x40, 0xC8]], np.uint8), 11, ml_dtypes.float8_e4m3fnuz),
+        (np.array([[0x40, 0xC4]], np.uint8), 13, ml_dtypes.float8_e5m2fnuz),
+        (np.array([[1.0, -2.0]], np.float64), None, np.float64),
+        *((np.array([[1, -2]], dtype), None, dtype) for dtype in (np.int8, np.int16, np.int32, np.int64)),
+        *((np.array([[1, 2]], dtype), None, dtype) for dtype in (np.uint16, np.uint32, np.uint64)),
+        (np.array([[127, 128]], np.uint8), 14, ml_dtypes.float8_e8m0fnu),
     ],
 )
 def test_dlpack_tensors_are_read_in_place(array, code, dtype):
@@ -106,7 +112,8 @@ def test_dlpack_tensors_are_read_in_place(array, code, dtype):
     assert seen.dtype == dtype
     assert np.shares_memory(seen, array)
     if dtype != np.uint8:
-        assert seen.astype(np.float32).tolist() == [[1.0, -2.0]]
+        second = 2.0 if np.dtype(dtype).kind == "u" or dtype == ml_dtypes.float8_e8m0fnu else -2.0
+        assert seen.astype(np.float32).tolist() == [[1.0, second]]
 
 
 def test_dlpack_strides_and_lifetime():

@@ -139,7 +139,7 @@ LAYOUTS = {
     "column_major": (lambda values, dtype: of_dtype(values.T, dtype), SCALES),
     "packed_ue8m0": (lambda values, dtype: of_dtype(words_of_exponents(values), dtype), {"int32", "uint32"}),
     "packed_ue8m0_column_major": (
-        lambda values, dtype: of_dtype(np.pad(words_of_exponents(values), ((0, 2), (0, 0))).T, dtype), {"int32", "uint32"}
+        lambda values, dtype: of_dtype(np.pad(words_of_exponents(values), ((0, 4 - len(values)), (0, 0))).T, dtype), {"int32", "uint32"}
     ),
     "blocked_128x4": (lambda values, dtype: block_of(of_dtype(values, dtype)), {"float8_e8m0fnu", "float8_e4m3fn"}),
 }  # fmt: skip
@@ -152,7 +152,8 @@ LAYOUTS = {
      fp8lab.testing.assert_matches],
     ids=lambda function: function.__name__,
 )  # fmt: skip
-def test_scales_of_every_layout_have_a_dtype_that_holds_them(function, layout):
+@pytest.mark.parametrize("role", "ab")
+def test_scales_of_every_layout_have_a_dtype_that_holds_them(role, function, layout):
     grouped, checks = function.__name__.endswith("_groups"), not function.__name__.startswith("gemm")
     left, right = (A_CHECKED, B_CHECKED) if checks else (A, B)
     more = {} if function.__name__.startswith("identify") else {"promotion_interval": 2}
@@ -161,11 +162,14 @@ def test_scales_of_every_layout_have_a_dtype_that_holds_them(function, layout):
     values = np.ones((2, 2), np.float32) if checks else np.array([[1, 2], [4, 1]], np.float32)
     lead = (lambda x: x[None]) if grouped else (lambda x: x)
     call = exact(function, a=lead(left.astype(E4M3)), b=lead(right.astype(E4M3)), **more)
+    if role == "b":
+        values = np.concatenate([values, values[:1] * 2 if not checks else values[:1]])
 
     def run(x, stated):
-        return call(a_scales=fp8lab.Scales(lead(x), 1, 2, layout=stated["layout"]), **{"scale_format": stated.get("scale_format")})
+        scales = {f"{role}_scales": fp8lab.Scales(lead(x), 1, 2, layout=stated["layout"])}
+        return call(**scales, scale_format=stated.get("scale_format"))
 
-    place = Place(values, run, "scales", frozenset(), ("a_scales", "scale_a", "scale_format"))
+    place = Place(values, run, "scales", frozenset(), (f"{role}_scales", f"scale_{role}", "scale_format"))
     expected = run(values, {"layout": "row_major"})
     arranged, works = LAYOUTS[layout]
     for label, dtype in DTYPES.items():

@@ -51,6 +51,49 @@ def test_a_cast_for_one_product_makes_one_operand():
             np.testing.assert_array_equal(two[0], q.transposed.codes.view(np.uint8))
 
 
+def test_every_recipe_is_listed():
+    listed = fp8lab.linear_recipes()
+    assert len(listed) == len(set(listed)) and {*listed} == {*fp8lab.presets(), "bf16", "fp32"}
+    assert [fp8lab.linear_recipe(name).name for name in listed] == listed
+
+
+def test_operands_of_plain_products_sum_the_same_dimension():
+    recipe = fp8lab.linear_recipe("fp32")
+    core, settings = recipe._core(), recipe.fprop._core()
+    a, b = np.round(4 * drawn(4, 6)), np.round(4 * drawn(3, 6, seed=2))  # whose sums are exact
+    for a_turned in (False, True):
+        for b_turned in (False, True):
+            left, right = (np.ascontiguousarray(x.T) if turned else x for x, turned in ((a, a_turned), (b, b_turned)))
+            # B is [n, k], or with b_transposed [k, n].
+            d = np.zeros((4, 3), f32)
+            _core.plain_product(core, settings, left, a_turned, right, b_turned, d, 1)
+            np.testing.assert_array_equal(d, a @ b.T)
+            for k in (5, 7):
+                other = drawn(k, 3) if b_turned else drawn(3, k)
+                with pytest.raises(ValueError, match=f"^b: expected a summed dimension of 6, got {k}$"):
+                    _core.plain_product(core, settings, left, a_turned, other, b_turned, d, 1)
+
+
+def test_gradients_are_those_of_their_own_output():
+    """Linear in the output's gradient, and through O only where the softmax turns."""
+    q, k, v = drawn(2, 8, 32), drawn(2, 16, 32, seed=2), drawn(2, 16, 32, seed=3)
+    tensors = [_core.AttentionTensor.of_values(x) for x in (q, k, v)]
+    options = _core.AttentionOptions(
+        qk_model="exact", pv_model="exact", q_tile=16, kv_tile=16, softmax_scale=0.25, p_offset=8.0, rescale_threshold=0.0,
+        causal=False, two_level=False, threads=1,
+    )  # fmt: skip
+    o = _core.attention_output(*tensors, options)
+    d_o = drawn(2, 8, 32, seed=4)
+    gradients = _core.attention_backward(*tensors, o, d_o, options)
+    doubled = _core.attention_backward(*tensors, o, 2 * d_o, options)
+    for one, two, like in zip(gradients, doubled, (q, k, v), strict=True):
+        assert one.shape == like.shape and np.abs(one).max() > 0
+        np.testing.assert_array_equal(two, 2 * one)
+    other = _core.attention_backward(*tensors, 2 * o, d_o, options)
+    np.testing.assert_array_equal(other[2], gradients[2])  # of V: P and the gradient alone
+    assert (other[0] != gradients[0]).any() and (other[1] != gradients[1]).any()
+
+
 def test_sums_by_rows_and_columns():
     d, bias = drawn(5, 7), drawn(7, seed=2)
     expected = d + bias

@@ -90,6 +90,13 @@ def test_statistics():
     s = fp8lab.quantize(x).statistics(x)
     assert (s.count, s.underflow_percent, s.saturated_percent) == (4, 25.0, 50.0)
     assert s.scale_min == s.scale_max == 1.0
+    # What overflows is what x times the scales exceeds, whatever the inverse scales say.
+    q = fp8lab.quantize(x)
+    for scale, overflow in ((0.25, 0.0), (1.0, 0.0), (2.0, 50.0), (512.0, 75.0)):
+        changed = dataclasses.replace(q, scales=np.array([[scale]], f32)).statistics(x)
+        assert changed.overflow_percent == overflow and changed.scale_max == scale
+    changed = dataclasses.replace(q, inverse_scales=np.array([[0.25]], f32)).statistics(x)
+    assert changed.overflow_percent == 0.0 and changed.relative_l2 == 0.75
     with pytest.raises(
         ValueError, match=r"x: expected \[1, 4\], as the quantized tensor, got \[2, 2\]"
     ):

@@ -104,7 +104,7 @@ def test_frames_of_pandas_keep_every_number(tmp_path):
     frame = read(sweep_folder(tmp_path))["t"].to_pandas()
     assert list(frame.columns) == COLUMNS and len(frame) == 3
     assert frame["seed"].tolist() == [10385155115808463364, 7, 8]
-    assert frame["note"].tolist() == ['a, "b"', "", "é"]
+    assert frame["note"].tolist() == ['a, "b"', "", "é"] and frame["note"].dtype == object
     assert frame["ok"].tolist() == [True, False, True]
     assert frame["count"].isna().tolist() == [False, True, False]
     assert int(frame["count"][2]) == 2**53 + 1 and frame["count"].dtype == pd.Int64Dtype()
@@ -176,6 +176,9 @@ def test_integers_up_to_the_largest_are_integers(tmp_path):
 
 @pytest.mark.filterwarnings("ignore:.*no checksum")
 def test_columns_have_the_names_that_are_described(tmp_path):
+    for names in (["a", "b"], "a"):
+        with pytest.raises(ValueError, match=f"t.csv: expected the columns {', '.join(names)}, got $"):
+            read(folder_of(tmp_path, names, ""))
     for header in ("b,a", "a", "a,b,c", "a,B", ""):
         with pytest.raises(ValueError, match=f"t.csv: expected the columns a, b, got {', '.join(header.split(','))}$"):
             read(folder_of(tmp_path, ["a", "b"], f"{header}\n1,2\n"))

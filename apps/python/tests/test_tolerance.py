@@ -54,6 +54,10 @@ def test_every_option_changes_the_gate():
     ):  # fmt: skip
         assert tolerance((16, 24, 256), **{"trials": 10} | change) != plain, change
     assert tolerance((24, 16, 256), trials=10) != plain
+    # A call brings its output format, where none is named.
+    called = {"call": "cublaslt.h100.slow", "trials": 10}
+    outputs = [str(tolerance((16, 24, 256), out_format=one, **called)) for one in (None, "f32", "bf16", "f16")]
+    assert len(set(outputs)) == 3 and outputs[0] in outputs[1:]
     scaled = {"trials": 10, "recipe": "deepgemm", "promotion_interval": 128}
     orders = {order: tolerance((16, 24, 256), scale_order=order, **scaled) for order in ("product_then_fma", "a_then_b_then_add")}
     assert len(set(map(str, orders.values()))) == 2

@@ -126,6 +126,7 @@ def test_parameters_that_cannot_be_kept_are_refused_by_name(tmp_path, parameters
 
 def test_columns_that_cannot_be_kept_are_refused_by_name(tmp_path):
     for values, message in (
+        (np.array([3, 2**63 + 9, 2**63], np.uint64), "^t: data: x: expected integers of at most 2.63 - 1, got 9223372036854775817$"),
         (np.array([2**63], np.uint64), "^t: data: x: expected integers of at most 2.63 - 1, got 9223372036854775808$"),
         (np.ma.masked_array([1, 2], [False, True]), "^t: data: x: expected an array without a mask"),
         (np.array([1, 2], np.longdouble) / 3, "^t: data: x: expected numbers that binary64 has, got"),
