@@ -207,6 +207,9 @@ def test_dlpack_pairs_of_four_bits():
     assert seen.view(np.uint8)[:, ::2].tolist() == (words & 15).tolist()
     assert seen.view(np.uint8)[:, 1::2].tolist() == (words >> 4).tolist()
     assert fp8lab.decode(Typed(words, 17, 4, 2)).tobytes() == fp8lab.decode(words, "e2m1x2").tobytes()
+    for shape in ((32,), (2, 2, 8)):
+        other = _arrays.as_array("x", Typed(words.reshape(shape), 17, 4, 2))
+        assert other.shape == (*shape[:-1], 2 * shape[-1]) and other.tobytes() == seen.tobytes()
 
 
 @pytest.mark.parametrize("dtype", [f"{sign}int{bits}" for sign in ("", "u") for bits in (8, 16, 32, 64)])

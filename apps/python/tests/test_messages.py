@@ -1,10 +1,13 @@
 """Errors of the library reach Python with its keywords, not with options of the tool or marks of arguments."""
 
+import warnings
+
 import ml_dtypes
 import numpy as np
 import pytest
 
 import fp8lab
+import fp8lab.testing
 from fp8lab import _core
 
 FNUZ = np.zeros((2, 2), ml_dtypes.float8_e4m3fnuz)
@@ -134,3 +137,53 @@ def test_what_is_no_name_is_refused_by_name(wrong):
     ):
         with pytest.raises(ValueError, match=f"^{argument}: expected a name.*, got "):
             call()
+
+
+@pytest.mark.parametrize("wrong", ["no such", "float9", "int8", float, np.float64, 3, [1]])
+def test_a_dtype_of_codes_is_their_own_or_their_words(wrong):
+    for call, expected in (
+        (lambda: fp8lab.encode([1.0], dtype=wrong), "float8_e4m3fn or uint8"),
+        (lambda: fp8lab.encode_with_statistics([1.0], "bf16", dtype=wrong), "bfloat16 or uint16"),
+    ):
+        with pytest.raises(ValueError) as caught:
+            call()
+        try:
+            got = str(np.dtype(wrong))
+        except TypeError:
+            got = repr(wrong)
+        assert str(caught.value) == f"dtype: expected {expected}, got {got}"
+
+
+def test_every_function_of_operands_tells_what_is_not_finite():
+    """NaN and infinities are told where they come in, and of right operands nothing is told."""
+    ones = fp8lab.encode(np.ones((2, 64), np.float32))
+    d = fp8lab.gemm(ones, ones, model="sm90.wgmma.e4m3")
+    groups = fp8lab.Groups("batched")
+    how = {"model": "sm90.wgmma.e4m3"}
+    calls = {
+        "gemm": lambda x: fp8lab.gemm(x, ones, **how),
+        "verify": lambda x: fp8lab.verify(d, (x, ones), **how),
+        "assert_matches": lambda x: fp8lab.testing.assert_matches(d, (x, ones), **how),
+        "identify": lambda x: fp8lab.identify(d, (x, ones)),
+        "gemm_groups": lambda x: fp8lab.gemm_groups(x[None], ones[None], groups, **how),
+        "verify_groups": lambda x: fp8lab.verify_groups(d[None], (x[None], ones[None]), groups, **how),
+        "identify_groups": lambda x: fp8lab.identify_groups(d[None], (x[None], ones[None]), groups),
+        "quantize": lambda x: fp8lab.quantize(x.astype(np.float32)),
+        "Quantizer": lambda x: fp8lab.Quantizer("te-current").quantize(x.astype(np.float32)),
+    }
+    wrong = ones.copy()
+    wrong.view(np.uint8)[1, 3] = 0x7F
+    silent = []
+    for name, call in calls.items():
+        with warnings.catch_warnings(record=True) as seen:
+            warnings.simplefilter("always")
+            for x in (ones, wrong):
+                try:
+                    call(x)
+                except AssertionError:
+                    pass
+                told = [str(one.message) for one in seen if issubclass(one.category, fp8lab.NonFiniteWarning)]
+                assert x is wrong or not told, f"{name}: {told}"
+        if not any("1 NaN" in one for one in told):
+            silent.append(name)
+    assert silent == []
