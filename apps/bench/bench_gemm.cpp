@@ -6,6 +6,7 @@
 #include "apps/bench/bench.hpp"
 #include "apps/bench/ceilings.hpp"
 #include "apps/bench/gemm_case.hpp"
+#include "apps/cli/say.hpp"
 
 namespace fp8lab::cli {
 namespace {
@@ -144,6 +145,8 @@ nlohmann::json run(const GemmOptions& given, const BenchOptions& common) {
       options.models.emplace_back(model.name);
     if (options.shapes.empty()) options.shapes = kShapeOfAllModels;
   }
+  for (const std::string& name : options.models) find_instruction_model(name);
+  for (const std::string& text : options.shapes) (void)parse_shapes(text);
   nlohmann::json rows = nlohmann::json::array();
   bool verified = true;
   const double stream_read =
@@ -152,7 +155,7 @@ nlohmann::json run(const GemmOptions& given, const BenchOptions& common) {
   for (const std::string& name : options.models) {
     const InstructionModel& model = find_instruction_model(name);
     for (const std::string& text : options.shapes.empty() ? kDefaultShapes : options.shapes) {
-      fmt::print(stderr, "{} {} ...\n", name, text);
+      say(stderr, "{} {} ...\n", name, text);
       rows.push_back(bench_one(model, text, options, common, stream_read));
       verified = verified && rows.back()["mismatches"] == 0;
     }
