@@ -15,6 +15,7 @@
 #include "kernel_options.hpp"
 #include "models.hpp"
 #include "reveal_command.hpp"
+#include "say.hpp"
 
 namespace fp8lab::cli {
 namespace {
@@ -95,7 +96,10 @@ int run(RevealArguments options) {
   try {
     revealed = reveal(options.shape, kernel, options.seed);
   } catch (const ProbesWait& wait) {
-    fmt::print("{}\n", wait.what());
+    if (options.json)
+      fmt::print("{}\n", json_text(json{{"round", wait.round}, {"waiting", wait.what()}}, 2));
+    else
+      say("{}\n", wait.what());
     return kNoPower;
   }
   if (options.json)
