@@ -3,12 +3,13 @@
 - Two runs of a command with one output end with the whole output of one of them, and leave nothing else. Where a run goes on
   in its output, the second is refused.
 - An output that cannot be written is told before the work: before inputs are read, before the first step.
-- Any path that the system takes works, and JSON shows it.
+- Any path that the system takes works, as input and output, and JSON shows it.
 - Names of tensors and files reach neither the terminal nor the log as control characters, nor a CSV file as a formula.
 
 Usage: outputs.py PATH_OF_FP8LAB
 """
 
+import functools
 import json
 import os
 import re
@@ -21,6 +22,7 @@ import tempfile
 import time
 import zipfile
 from pathlib import Path
+from typing import NamedTuple
 
 TOOL = str(Path(sys.argv[1]).resolve())
 failures = 0
@@ -75,7 +77,13 @@ def prepare(folder):
     """What all commands read."""
     for name, rows, seed in (("a.npy", 96, 1), ("b.npy", 80, 2)):
         (folder / name).write_bytes(npy(rows, 128, seed))
+    (folder / "z.npy").write_bytes(npy(96, 128, 3))
+    (folder / "mine.toml").write_text('accumulator.mine = {base = "fused", F = 10}\n')
+    (folder / "shape.toml").write_text("layers = 2\nhidden = 128\nheads = 4\nvocabulary = 1000\n")
+    (folder / "text.txt").write_text("what is learned by heart, " * 40)
     check("inputs", run(folder, *GEMM, "-o", "wrong.npy", "--out-dtype", "f32")[0] == 0)
+    check("vectors", run(folder, "vectors", "--model", "sm90.wgmma.e4m3", "-n", "3", "-o", "v.txt")[0] == 0)
+    (folder / "parameters.toml").write_text('experiment = "walkthrough"\n[set]\ncurve_points = 10\n')
     model_folder(folder / "model")
     check("a quantized model", run(folder, *QUANTIZE, "-o", "quantized")[0] == 0)
     check("results", run(folder, "run", "walkthrough", "--quick", "--out", "results")[0] == 0)
@@ -88,27 +96,48 @@ QUANTIZE = ["quantize", "model", "--recipe", "te-current", "--layout", "compress
 SWEEP = ["sweep", "walkthrough", "--quick", "--repeat", "2", "--threads", "2"]
 TRAIN = ["train", "--steps", "12", "--save-every", "4", "--recipe", "te-delayed", "--width", "32", "--heads", "2", "--hidden", "32",
          "--length", "16", "--layers", "1", "--sequences", "2", "--threads", "1"]
-# The command but for its output, the option that names it, its name, and what the first to come does to the second.
+BENCH = ["--repetitions", "1"]
+# What the first to come does to the second.
 WHOLE, REFUSED = "either is whole", "the second is refused"
+
+
+class Output(NamedTuple):
+    """An option that names an output, and what becomes of two commands that write it."""
+
+    command: list  # but for the option
+    option: str
+    name: str
+    rule: str
+    code: int = 0  # of a run that nothing disturbs
+    timed: bool = False  # figures of time in it: its files differ from run to run, and `report` reads it whole
+    reads_first: bool = False  # the inputs are looked at before the output
+
+
 OUTPUTS = {
-    "gemm": ([*GEMM, "--out-dtype", "e4m3fn"], "-o", "d.npy", WHOLE),
-    "gemm npz": ([*GEMM, "--out-dtype", "e4m3fn"], "-o", "d.npz", WHOLE),
-    "gemm safetensors": (GEMM, "-o", "d.safetensors", WHOLE),
-    "attn": (["attn", "a.npy", "b.npy", "b.npy"], "-o", "o.npy", WHOLE),
-    "quantize": (["quantize", "a.npy", "--recipe", "te-current"], "-o", "q.safetensors", WHOLE),
-    "quantize model": (QUANTIZE, "-o", "q", REFUSED),
-    "dequantize": (["dequantize", "quantized"], "-o", "back", REFUSED),
-    "verify": (["verify", "wrong.npy", "--golden", "wrong.npy"], "--out", "out", WHOLE),
-    "vectors": (["vectors", "--model", "sm90.wgmma.e4m3", "-n", "2000"], "-o", "v.txt", WHOLE),
-    "vectors npz": (["vectors", "--model", "sm90.wgmma.e4m3", "-n", "2000"], "-o", "v.npz", WHOLE),
-    "reveal": (["reveal", "--model", "sm90.wgmma.e4m3", "-m", "4", "-n", "4", "-k", "64"], "-o", "m.toml", WHOLE),
-    "report": (["report", "results"], "-o", "r.html", WHOLE),
-    "run": (["run", "walkthrough", "--quick"], "--out", "out", WHOLE),
-    "sweep": (SWEEP, "--out", "s", REFUSED),
-    "merge": (["merge", "shard0", "shard1"], "--out", "whole", REFUSED),
-    "claims": (["claims", "L7"], "--out", "out", WHOLE),
-    "train checkpoint": (TRAIN, "--checkpoint", "c.safetensors", REFUSED),
-    "train log": (TRAIN, "--log", "log.jsonl", REFUSED),
+    "gemm": Output([*GEMM, "--out-dtype", "e4m3fn"], "-o", "d.npy", WHOLE),
+    "gemm npz": Output([*GEMM, "--out-dtype", "e4m3fn"], "-o", "d.npz", WHOLE),
+    "gemm safetensors": Output(GEMM, "-o", "d.safetensors", WHOLE),
+    "attn": Output(["attn", "a.npy", "b.npy", "b.npy"], "-o", "o.npy", WHOLE),
+    "attn safetensors": Output(["attn", "a.npy", "b.npy", "b.npy"], "-o", "o.safetensors", WHOLE),
+    "quantize": Output(["quantize", "a.npy", "--recipe", "te-current"], "-o", "q.safetensors", WHOLE),
+    "quantize model": Output(QUANTIZE, "-o", "q", REFUSED, reads_first=True),
+    "dequantize": Output(["dequantize", "quantized"], "-o", "back", REFUSED, reads_first=True),
+    "verify": Output(["verify", "wrong.npy", "--golden", "wrong.npy"], "--out", "out", WHOLE),
+    "verify map": Output(["verify", "a.npy", "--golden", "z.npy"], "--map", "map", WHOLE, code=1),
+    "vectors": Output(["vectors", "--model", "sm90.wgmma.e4m3", "-n", "2000"], "-o", "v.txt", WHOLE),
+    "vectors npz": Output(["vectors", "--model", "sm90.wgmma.e4m3", "-n", "2000"], "-o", "v.npz", WHOLE),
+    "vectors jsonl": Output(["vectors", "--model", "sm90.wgmma.e4m3", "-n", "2000"], "-o", "v.jsonl", WHOLE),
+    "reveal": Output(["reveal", "--model", "sm90.wgmma.e4m3", "-m", "4", "-n", "4", "-k", "64"], "-o", "m.toml", WHOLE),
+    "reveal probes": Output(["reveal", "--dtype", "e4m3fn", "-m", "4", "-n", "4", "-k", "64"], "--probes", "rounds", WHOLE, code=3),
+    "report": Output(["report", "results"], "-o", "r.html", WHOLE, reads_first=True),
+    "run": Output(["run", "walkthrough", "--quick"], "--out", "out", WHOLE),
+    "sweep": Output(SWEEP, "--out", "s", REFUSED),
+    "merge": Output(["merge", "shard0", "shard1"], "--out", "whole", REFUSED, reads_first=True),
+    "claims": Output(["claims", "L7"], "--out", "out", WHOLE),
+    "train checkpoint": Output(TRAIN, "--checkpoint", "c.safetensors", REFUSED),
+    "train log": Output(TRAIN, "--log", "log.jsonl", REFUSED),
+    "bench gemm": Output(["bench", "gemm", *BENCH, "--no-scaling", "--shape", "16x16x64"], "--out", "out", WHOLE, timed=True),
+    "bench cast": Output(["bench", "cast", *BENCH, "--mebi", "1"], "--out", "out", WHOLE, timed=True),
 }
 VOLATILE = re.compile(rb'"(started|duration_seconds|crc32)": [^\n]*|[0-9.]+ s\b|20\d\d-\d\d-\d\dT[^"< ]*')
 
@@ -117,34 +146,43 @@ def contents(folder):
     return {str(p.relative_to(folder)): VOLATILE.sub(b"", p.read_bytes()) for p in sorted(folder.rglob("*")) if p.is_file()}
 
 
+def whole(folder, one, expected):
+    """What is wrong with what two writers left; nothing if it is the whole output of one."""
+    got = contents(folder)
+    if not one.timed:
+        wrong = [name for name in got if got[name] != expected.get(name)]
+        return [*sorted(got.keys() ^ expected.keys()), *wrong]
+    code, _, said = run(folder, "report", one.name, "-o", "whole.html")
+    return [*sorted(got.keys() ^ expected.keys()), *([said] if code else [])]
+
+
 def test_two_writers(base):
-    for name, (command, option, output, rule) in OUTPUTS.items():
+    for name, one in OUTPUTS.items():
         alone = base.parent / "alone"
         shutil.copytree(base, alone)
-        code, _, said = run(alone, *command, option, output)
-        check(f"{name}: alone", code == 0, said)
+        code, _, said = run(alone, *one.command, one.option, one.name)
+        check(f"{name}: alone", code == one.code, said)
         expected = contents(alone)
         refusals = 0
-        for round_ in range(2):
+        for _ in range(2):
             work = base.parent / "work"
             shutil.copytree(base, work)
-            both = [start(work, [*command, option, output]) for _ in range(2)]
+            both = [start(work, [*one.command, one.option, one.name]) for _ in range(2)]
             ended = [(p.communicate(timeout=120), p.returncode) for p in both]
-            codes = sorted(code for _, code in ended)
-            said = [err.decode() for (_, err), _ in ended]
-            check(f"{name}: one of two ends well", codes in ([0, 0], [0, 2]), (codes, said))
-            got = contents(work)
-            check(f"{name}: what is there is whole, and nothing else", got == expected,
-                  (sorted(got.keys() ^ expected.keys()), [k for k in got if got[k] != expected.get(k)], codes, said))
-            for (_, err), code in ended:
-                words = ("another process is writing it", "another sweep is writing to it", "already contains a sweep", "File exists",
-                         "a new or empty folder")
-                check(f"{name}: a refusal says why", code == 0 or any(word in err.decode() for word in words), err)
-            refusals += codes == [0, 2]
+            codes = [code for _, code in ended]
+            refused = [err.decode() for (_, err), code in ended if code != one.code]
+            check(f"{name}: one of two ends well", one.code in codes and set(codes) <= {one.code, 2}, (codes, refused))
+            wrong = whole(work, one, expected)
+            check(f"{name}: what is there is whole, and nothing else", not wrong, (wrong, codes, refused))
+            words = ("another process is writing it", "another sweep is writing to it", "already contains a sweep", "File exists",
+                     "a new or empty folder")
+            for err in refused:
+                check(f"{name}: a refusal says why", any(word in err for word in words), err)
+            refusals += len(refused)
             shutil.rmtree(work)
         # One that came when the first had ended found a finished training, which is no fault.
-        check(f"{name}: two do not both go on in one output", rule != REFUSED or refusals > 0 or name.startswith("train"), refusals)
-        check(f"{name}: two that replace a whole output are not refused", rule != WHOLE or refusals == 0, refusals)
+        check(f"{name}: two do not both go on in one output", one.rule != REFUSED or refusals > 0 or name.startswith("train"), refusals)
+        check(f"{name}: two that replace a whole output are not refused", one.rule != WHOLE or refusals == 0, refusals)
         shutil.rmtree(alone)
 
 
@@ -175,18 +213,16 @@ def test_training_runs(folder):
 def test_late_outputs(folder):
     """In a file as in a folder, and where root cannot write either. The inputs do not exist: they are not come to."""
     (folder / "file").write_text("x")
-    lost = {"a.npy": "no_a.npy", "b.npy": "no_b.npy", "model": "no_model", "quantized": "no_model", "wrong.npy": "no_d.npy"}
-    late = {"bench": (["bench", "cast"], "--out", "out", WHOLE), "verify map": (["verify", "wrong.npy", "--golden", "wrong.npy"],
-                                                                               "--map", "out", WHOLE)}
-    for name, (command, option, output, _) in {**OUTPUTS, **late}.items():
+    lost = {"a.npy": "no_a.npy", "b.npy": "no_b.npy", "model": "no_model", "quantized": "no_model", "wrong.npy": "no_d.npy",
+            "z.npy": "no_z.npy"}
+    for name, one in OUTPUTS.items():
         for place in ("file", "/proc/self"):
-            words = [lost.get(word, word) for word in command]
-            reads_first = name in ("quantize model", "dequantize", "merge", "report")
+            words = one.command if one.reads_first else [lost.get(word, word) for word in one.command]
             began = time.monotonic()
-            code, out, said = run(folder, *(command if reads_first else words), option, f"{place}/{output}", timeout=60)
+            code, out, said = run(folder, *words, one.option, f"{place}/{one.name}", timeout=60)
             check(f"{name} into {place}: exit 2", code == 2, (code, out, said))
             check(f"{name} into {place}: names it", place in said and ("cannot" in said or "existing folder" in said), said)
-            check(f"{name} into {place}: before its work", "step" not in said and not out, (out, said))
+            check(f"{name} into {place}: before its work", not re.search(r"\b(?:step|round) \d", said) and not out, (out, said))
             check(f"{name} into {place}: at once", time.monotonic() - began < 30)
     check("nothing was written", (folder / "file").read_text() == "x")
     (folder / "file").unlink()
@@ -195,44 +231,146 @@ def test_late_outputs(folder):
 BYTES = os.fsdecode(b"\xff\xc3(x")
 
 
+def is_json(text):
+    try:
+        return json.loads(text) is not None
+    except ValueError:
+        return False
+
+
 def test_paths(base):
-    """Outputs and inputs whose names are no UTF-8."""
-    for name, (command, option, output, _) in OUTPUTS.items():
-        if name in ("vectors", "vectors npz"):  # no --json
-            json_flag = []
-        else:
-            json_flag = [] if name in ("report", "merge", "claims", "train log", "train checkpoint", "attn") else ["--json"]
-        for at in (f"{BYTES}{output}", os.path.join(f"d{BYTES}", output)):
+    """Outputs whose names are no UTF-8."""
+    for name, one in OUTPUTS.items():
+        json_flag = ["--json"] if "--json" in Help.of(one.command).flags else []
+        for at in (f"{BYTES}{one.name}", os.path.join(f"d{BYTES}", one.name)):
             work = base.parent / "work"
             shutil.copytree(base, work)
             (work / f"d{BYTES}").mkdir()
-            code, out, said = run(work, *command, option, at, *json_flag)
-            check(f"{name} to {at!r}: exit 0", code == 0, (code, out[-200:], said))
+            code, out, said = run(work, *one.command, one.option, at, *json_flag)
+            check(f"{name} to {at!r}: exit {one.code}", code == one.code, (code, out[-200:], said))
             check(f"{name} to {at!r}: it is there", (work / at).exists(), sorted(os.listdir(os.fsencode(work))))
-            if json_flag and code == 0:
-                try:
-                    json.loads(out)
-                except ValueError as error:
-                    check(f"{name} to {at!r}: JSON", False, (error, out[:300]))
+            check(f"{name} to {at!r}: JSON", not json_flag or is_json(out), out[:300])
             check(f"{name} to {at!r}: printable", printable(out) and printable(said), (out[-300:], said))
             shutil.rmtree(work)
-    bad = base / f"{BYTES}.npy"
-    shutil.copy(base / "a.npy", bad)
-    for command in (["gemm", bad, bad, "--recipe", "te-current", "--json"], ["quantize", bad, "--recipe", "te-current", "--json"],
-                    ["verify", bad, "--golden", bad, "--json"], ["verify", bad, "--golden", bad, "--out", "o", "--json"],
-                    ["attn", bad, bad, bad, "--json"]):
-        code, out, said = run(base, *command)
-        check(f"{command[0]} of {bad.name!r}", code in (0, 3) and json.loads(out) is not None, (code, out[:200], said))
-    for command in (["gemm", f"no{BYTES}", bad], ["report", f"no{BYTES}"], ["layers", f"no{BYTES}", "--rule", "all"],
-                    ["train", "--text", f"no{BYTES}"], ["cost", "--model", f"no{BYTES}"], ["run", f"no{BYTES}.toml"],
-                    ["list", "models", "--models", f"no{BYTES}"], ["list", f"--no{BYTES}"]):
-        code, out, said = run(base, *command)
-        check(f"{command[0]!r}: an error in UTF-8", code == 2 and "\\xff" in said and printable(said), (code, said))
-    bad.unlink()
+
+
+# A small call of each command, and its inputs in it: files, folders, and files that an option names.
+CALLS = {
+    "attn": (["b.npy", "a.npy", "a.npy"], "a.npy b.npy"),
+    "bench cast": ([*BENCH, "--mebi", "1"], ""),
+    "bench gemm": ([*BENCH, "--no-scaling", "--shape", "8x8x32"], ""),
+    "cast": (["1.5"], ""),
+    "check": (["quantized"], "quantized"),
+    "claims": (["L7"], ""),
+    "completion": (["bash"], ""),
+    "cost": (["--model", "shape.toml"], "shape.toml"),
+    "dequantize": (["quantized", "-o", "back"], "quantized"),
+    "doctor": ([], ""),
+    "expect": (["--inputs", "a.npy", "b.npy", "--recipe", "te-current", "--trials", "10"], "a.npy b.npy"),
+    "gemm": (["a.npy", "b.npy", "--recipe", "te-current"], "a.npy b.npy"),
+    "help": (["gemm"], ""),
+    "identify": (["a.npy", "b.npy", "wrong.npy", "--recipe", "te-current"], "a.npy b.npy wrong.npy"),
+    "layers": (["model", "--rule", "all"], "model"),
+    "list": (["models", "--models", "mine.toml"], "mine.toml"),
+    "manual": ([], ""),
+    "merge": (["shard0", "shard1", "-o", "whole"], "shard0"),
+    "quantize": (["a.npy", "--recipe", "te-current"], "a.npy"),
+    "replay": (["v.txt", "--models", "mine.toml"], "v.txt mine.toml"),
+    "report": (["results", "-o", "page.html"], "results"),
+    "reveal": (["--models", "mine.toml", "--model", "mine", "-m", "4", "-n", "4", "-k", "64"], "mine.toml"),
+    "run": (["parameters.toml", "--quick", "--no-plots", "--out", "ran"], "parameters.toml"),
+    "sweep": (["walkthrough", "--models", "mine.toml", "--quick", "--repeat", "1", "--out", "swept"], "mine.toml"),
+    "table": (["e2m1"], ""),
+    "train": (["--text", "text.txt", *TRAIN[1:]], "text.txt"),
+    "vectors": (["--models", "mine.toml", "--model", "sm90.wgmma.e4m3", "-n", "2"], "mine.toml"),
+    "verify": (["wrong.npy", "--inputs", "a.npy", "b.npy", "--recipe", "te-current"], "a.npy b.npy wrong.npy"),
+}
+
+
+class Help(NamedTuple):
+    """What the page of a command says of its options."""
+
+    values: set  # options that take text
+    flags: set
+
+    @staticmethod
+    @functools.cache
+    def of_words(*words):
+        page = run("/", "help", *words)[1]
+        found = re.findall(r"^  (?:-\w, )?(--[\w-]+)(?: ([A-Z]+))?", page, re.M)
+        return Help({name for name, kind in found if kind not in ("", "INT", "UINT", "FLOAT")}, {name for name, kind in found if not kind})
+
+    @staticmethod
+    def of(command):
+        return Help.of_words(*command[: 2 if command[0] == "bench" else 1])
+
+
+def commands_of(*words):
+    page = run("/", "help", *words)[1].split("Options:")[1] if not words else run("/", "help", *words)[1].split("Subcommands:")[1]
+    return re.findall(r"^  ([a-z]+)(?: |$)", page, re.M)
+
+
+def test_every_command_is_here(folder):
+    """A command or an output that the tables leave out fails: options that write are found by what a run leaves."""
+    known = {name.split()[0] for name in CALLS}
+    check("a call of every command", known == set(commands_of()), sorted(known ^ set(commands_of())))
+    with_output = {(one.command[0], one.option) for one in OUTPUTS.values()}
+    short = {"-o": "--output"}
+    for command in CALLS:
+        given = Help.of(command.split()).values
+        for option in given & OUTPUT_OPTIONS:
+            names = {option} | {s for s, long in short.items() if long == option or option == "--out"}
+            check(f"{command} {option} has a row in OUTPUTS", any((command.split()[0], name) in with_output for name in names))
+
+
+OUTPUT_OPTIONS = {"--out", "--output", "--map", "--log", "--checkpoint", "--probes"}
+
+
+def test_inputs(base):
+    """Inputs whose names are no UTF-8, there and missing; and such names and hostile ones as the value of every option."""
+    for name, (words, inputs) in CALLS.items():
+        command = name.split()
+        work = base.parent / "work"
+        shutil.copytree(base, work)
+        code, out, said = run(work, *command, *words)
+        check(f"{name}: a small call", code in (0, 1, 3), (code, out[-300:], said))
+        shutil.rmtree(work)
+        for one in inputs.split():
+            shutil.copytree(base, work)
+            stem, dot, ending = one.partition(".")
+            other = f"{BYTES}{stem}{dot}{ending}"
+            (work / one).rename(work / other)
+            call = [*command, *(other if word == one else word for word in words)]
+            json_flag = ["--json"] if "--json" in Help.of(command).flags else []
+            code, out, said = run(work, *call, *json_flag)
+            check(f"{name}: {one} under a name that is no UTF-8", code in (0, 1, 3) and printable(out + said), (code, out[-300:], said))
+            check(f"{name}: {one}: JSON", not json_flag or is_json(out), out[:300])
+            (work / other).rename(work / one)
+            code, out, said = run(work, *call)
+            check(f"{name}: {one} is missing, in UTF-8", code == 2 and "\\xff" in said and printable(said), (code, said))
+            shutil.rmtree(work)
+        shutil.copytree(base, work)
+        (work / "ran").mkdir()
+        for hostile in (BYTES, HOSTILE):
+            for at in [*range(len(words)), *sorted(Help.of(command).values - OUTPUT_OPTIONS)]:
+                if isinstance(at, int) and (words[at].startswith("-") or words[at - 1] in ("-o", "--out")):
+                    continue
+                call = [*words[:at], hostile, *words[at + 1:]] if isinstance(at, int) else [*words, at, hostile]
+                before = set(os.listdir(os.fsencode(work)))
+                code, out, said = run(work, *command, *call)
+                what = f"{name}: {hostile!r} at {at}"
+                check(f"{what}: ends", code in (0, 1, 2, 3) and len(said) < 4000, (code, said))
+                check(f"{what}: no control characters", printable(out) and printable(said), (out[-300:], said))
+                check(f"{what}: no line of the name's own", "\nfp8lab: fine" not in out + said, (out, said))
+                left = {os.fsdecode(name) for name in os.listdir(os.fsencode(work)) if name not in before}
+                known = {words[i + 1] for i, word in enumerate(words) if word in ("-o", "--out")}
+                check(f"{what}: writes nothing, or stands in OUTPUT_OPTIONS", left <= known, left)
+        shutil.rmtree(work)
 
 
 def printable(text):
-    """Lines of the program's own, without what a terminal obeys."""
+    """Lines of the program's own, without what a terminal obeys but where `bench` counts its rounds."""
+    text = re.sub(r"\rround \d+ of \d+", "", text)
     return not re.search("[\x00-\x09\x0b-\x1f\x7f-\x9f\u200e\u200f\u2028-\u202e\u2066-\u2069\ufffd]", text)
 
 
@@ -301,7 +439,7 @@ def main():
         base = Path(root) / "base"
         base.mkdir()
         prepare(base)
-        for test in (test_two_writers, test_training_runs, test_late_outputs, test_paths, test_names, test_formulas):
+        for test in (test_every_command_is_here, test_two_writers, test_training_runs, test_late_outputs, test_paths, test_inputs, test_names, test_formulas):
             if only and test.__name__ not in only:
                 continue
             begun = time.monotonic()
