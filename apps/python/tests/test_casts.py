@@ -192,3 +192,16 @@ def test_statistics_change_no_code(name):
         assert codes.dtype == told.dtype and codes.tobytes() == told.tobytes(), change
         assert codes.tobytes() != plain.tobytes(), "the option does something"
         assert statistics.amax == np.abs(x).max()
+
+
+@pytest.mark.parametrize("profile", fp8lab.profiles())
+def test_a_rounding_takes_the_place_of_each_profile_s(profile):
+    """Between 1 and its neighbour, above and below the middle."""
+    x = np.array([1.03, 1.1, -1.03, -1.1], np.float32)
+    expected = {
+        "toward_zero": [1, 1, -1, -1], "upward": [1.125, 1.125, -1, -1], "downward": [1, 1, -1.125, -1.125],
+        "nearest_even": [1, 1.125, -1, -1.125],
+    }  # fmt: skip
+    for rounding, values in expected.items():
+        codes = fp8lab.encode(x, "e4m3fn", profile=profile, rounding=rounding)
+        assert codes.astype(np.float32).tolist() == values, rounding

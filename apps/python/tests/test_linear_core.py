@@ -92,6 +92,16 @@ def test_gradients_are_those_of_their_own_output():
     other = _core.attention_backward(*tensors, 2 * o, d_o, options)
     np.testing.assert_array_equal(other[2], gradients[2])  # of V: P and the gradient alone
     assert (other[0] != gradients[0]).any() and (other[1] != gradients[1]).any()
+    # Under a causal mask row i sees keys up to i + 8 alone.
+    masked = _core.AttentionOptions(
+        qk_model="exact", pv_model="exact", q_tile=16, kv_tile=16, softmax_scale=0.25, p_offset=8.0, rescale_threshold=0.0,
+        causal=True, two_level=False, threads=1,
+    )  # fmt: skip
+    first = np.zeros_like(d_o)
+    first[:, 0] = d_o[:, 0]
+    _, dk, dv = _core.attention_backward(*tensors, _core.attention_output(*tensors, masked), first, masked)
+    for one in (dk, dv):
+        assert (one[:, 9:] == 0).all() and (one[:, :9] != 0).any(axis=(1, 2)).all()
 
 
 def test_sums_by_rows_and_columns():

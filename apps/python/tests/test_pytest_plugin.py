@@ -50,6 +50,7 @@ def test_wrong_outputs_are_collected(tmp_path, arguments):
     assert text.count("<h2>") == 2 and "test_wrong[&lt;b&gt;]" in text and "<b>" not in text
     assert text.count("<pre>mismatch: 64 of 64 outputs differ in bits") == 2
     assert "test_else" not in text
+    assert text.startswith("<!doctype html>") and text.endswith("</html>\n")
 
 
 def test_a_page_says_that_nothing_was_wrong(tmp_path):

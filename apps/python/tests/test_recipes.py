@@ -103,6 +103,19 @@ def test_statistics():
         fp8lab.quantize(x).statistics(x.reshape(2, 2))
 
 
+@pytest.mark.parametrize("recipe", ["mxfp6-e2m3", "mxfp6-e3m2", "mxfp4"])
+def test_bytes_of_narrow_tensors_are_codes(recipe):
+    q = fp8lab.quantize(some(4, 256), recipe)
+    bits = {"e2m1": 4}.get(q.format, 6)
+    codes = q.codes.view(np.uint8).copy()
+    assert codes.max() < 1 << bits
+    for bit in range(bits, 8):
+        wrong = codes.copy()
+        wrong[2, 5] |= 1 << bit
+        with pytest.raises(ValueError, match="codes: expected"):
+            dataclasses.replace(q, codes=wrong.view(q.codes.dtype)).dequantize()
+
+
 def test_tensors_made_by_hand_are_checked():
     q = dataclasses.replace(fp8lab.quantize(some()), row_block=1)
     with pytest.raises(

@@ -65,8 +65,14 @@ def test_malformed_folders_are_refused(tmp_path):
         read(sweep_folder(tmp_path, ROWS[: ROWS.rindex("32")]))
     with pytest.raises(ValueError, match=r"t.csv:4: expected 7 cells, got 2"):
         read(sweep_folder(tmp_path, ROWS[: ROWS.rindex("32")] + "32,0\n"))
-    with pytest.raises(ValueError, match=r"schema: expected fp8lab.sweep.1, got fp8lab.sweep.9"):
-        read(sweep_folder(tmp_path, schema="fp8lab.sweep.9"))
+    for schema in ("fp8lab.sweep.9", "fp8lab.result.1", "", None):
+        with pytest.raises(ValueError, match=f"schema: expected fp8lab.sweep.1, got {schema}$"):
+            read(sweep_folder(tmp_path, schema=schema))
+    description = json.loads((tmp_path / "sweep.json").read_text())
+    del description["schema"]
+    (tmp_path / "sweep.json").write_text(json.dumps(description))
+    with pytest.raises(ValueError, match="schema: expected fp8lab.sweep.1, got None$"):
+        read(tmp_path)
     changed = sweep_folder(tmp_path)
     description = json.loads((changed / "sweep.json").read_text())
     description["tables"][0]["crc32"] = "00000000"

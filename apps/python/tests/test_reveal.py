@@ -200,3 +200,16 @@ def test_outputs_of_two_bytes():
 def test_bad_arguments_are_value_errors(arguments, message):
     with pytest.raises(ValueError, match=message):
         fp8lab.reveal(**({"kernel": one_after_the_other, "m": 8, "n": 8, "k": 16} | arguments))
+
+
+def test_each_operand_has_the_dtype_of_its_format():
+    seen = set()
+
+    def kernel(a, b):
+        seen.add((a.dtype.name, b.dtype.name, a.shape, b.shape))
+        return fp8lab.gemm(a, b, model="sm90.wgmma.e4m3.e5m2" if a.dtype == ml_dtypes.float8_e4m3fn else "sm90.wgmma.e5m2.e4m3")
+
+    for a_format, b_format in (("e4m3fn", "e5m2"), ("e5m2", "e4m3fn")):
+        seen.clear()
+        fp8lab.reveal(kernel, a_format=a_format, b_format=b_format, m=8, n=4, k=64)
+        assert seen == {(f"float8_{a_format}", f"float8_{b_format}", (8, 64), (4, 64))}

@@ -54,6 +54,8 @@ def test_every_option_changes_the_gate():
     ):  # fmt: skip
         assert tolerance((16, 24, 256), **{"trials": 10} | change) != plain, change
     assert tolerance((24, 16, 256), trials=10) != plain
+    # Sums that cancel may be any number of steps off; a single product is none.
+    assert plain.max_ulp is None and tolerance((16, 16, 1), trials=10).max_ulp == 0
     # A call brings its output format, where none is named.
     called = {"call": "cublaslt.h100.slow", "trials": 10}
     outputs = [str(tolerance((16, 24, 256), out_format=one, **called)) for one in (None, "f32", "bf16", "f16")]

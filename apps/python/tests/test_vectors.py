@@ -214,3 +214,9 @@ def test_codes_of_block_scales_have_the_shape_that_the_header_says():
     plain = fp8lab.vectors("sm90.wgmma.e4m3", 3)
     with pytest.raises(ValueError, match="^scales_a: expected none: the header states no scales, got scales$"):
         fp8lab.replay(dataclasses.replace(plain, scales_a=np.zeros((3, 1), np.uint8)))
+
+
+def test_operands_of_any_strides_are_read():
+    made = fp8lab.vectors("sm90.wgmma.e5m2.e4m3", 20)
+    for turn in (np.asfortranarray, lambda x: np.repeat(x, 2, 1)[:, ::2], lambda x: x[::-1, ::-1].copy()[::-1, ::-1]):
+        assert fp8lab.replay(dataclasses.replace(made, a=turn(made.a), b=turn(made.b))).mismatches == 0

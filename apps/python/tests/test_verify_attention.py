@@ -170,7 +170,12 @@ def test_a_tolerance_passes_what_rounds_otherwise():
     codes, scales = operands()
     got = fp8lab.attention(*codes, **given(scales)).o
     near = np.nextafter(got, f32(np.inf))
-    assert fp8lab.verify_attention(near, tuple(codes), **given(scales)).verdict == "mismatch"
+    report = fp8lab.verify_attention(near, tuple(codes), **given(scales))
+    assert report.verdict == "mismatch" and report.outputs == got.size
+    one = got.copy()
+    one.flat[3] = near.flat[3]
+    report = fp8lab.verify_attention(one, tuple(codes), **given(scales))
+    assert (report.outputs, report.bit_mismatches) == (got.size, 1)
     assert fp8lab.verify_attention(near, tuple(codes), tolerance=1e-6, **given(scales)).verdict == "pass"
     half = got.astype(np.float16)
     assert fp8lab.verify_attention(half, tuple(codes), **given(scales)).verdict == "pass"

@@ -135,6 +135,9 @@ def test_columns_that_cannot_be_kept_are_refused_by_name(tmp_path):
         one = Table("t", "T", (Column("x", "1", ""),), {"x": values})
         with pytest.raises(ValueError, match=message):
             write(tmp_path, [one])
+    wide = Table("t", "T", (Column("x", "1", ""),), {"x": np.array([np.nan, -np.inf, 0.5, -0.0], np.longdouble)})
+    kept = results.read(write(tmp_path, [wide]))["t"]["x"]
+    assert kept.tobytes() == np.array([np.nan, -np.inf, 0.5, -0.0]).tobytes()
     largest = Table("t", "T", (Column("x", "1", ""),), {"x": np.array([2**63 - 1], np.uint64)})
     assert results.read(write(tmp_path, [largest]))["t"]["x"].tolist() == [2**63 - 1]
 
