@@ -4,6 +4,7 @@
 
 #include <cmath>
 #include <numbers>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -16,19 +17,45 @@
 #include "fp8lab/attention/quantize.hpp"
 #include "fp8lab/attention/report.hpp"
 #include "fp8lab/attention/verify.hpp"
+#include "fp8lab/cast/cast.hpp"
+#include "fp8lab/cast/policy.hpp"
 #include "fp8lab/cast/triton_interpreter.hpp"
+#include "fp8lab/core/random.hpp"
+#include "fp8lab/core/short_number.hpp"
+#include "fp8lab/formats/format.hpp"
+#include "fp8lab/identify/grouped.hpp"
 #include "fp8lab/identify/hypotheses.hpp"
+#include "fp8lab/identify/identify.hpp"
 #include "fp8lab/linear/multiply.hpp"
+#include "fp8lab/metrics/tensor.hpp"
+#include "fp8lab/metrics/ulp.hpp"
 #include "fp8lab/product/grouped_product.hpp"
+#include "fp8lab/product/scale_layouts.hpp"
 #include "fp8lab/product/variants.hpp"
 #include "fp8lab/reveal/reveal.hpp"
 #include "fp8lab/scaling/auto_scaling.hpp"
+#include "fp8lab/scaling/cast_search.hpp"
+#include "fp8lab/scaling/presets.hpp"
 #include "fp8lab/scaling/scale_rule.hpp"
+#include "fp8lab/tensors/codes.hpp"
+#include "fp8lab/tensors/slices.hpp"
 #include "fp8lab/verify/expect.hpp"
+#include "fp8lab/verify/grouped.hpp"
 #include "lab/experiment/parameters.hpp"
+#include "lab/experiment/table.hpp"
+#include "lab/plots/plot_json.hpp"
+#include "lab/plots/vega.hpp"
+#include "lab/report/compare.hpp"
+#include "lab/report/dependence.hpp"
+#include "lab/sweep/grid.hpp"
+#include "lab/sweep/sweep.hpp"
 #include "product/products.hpp"
+#include "sweep/toy.hpp"
 #include "training/collectives/collectives.hpp"
 #include "training/collectives/transport.hpp"
+#include "training/model/block.hpp"
+#include "training/model/cost.hpp"
+#include "training/model/shape.hpp"
 #include "training/optim/adamw.hpp"
 #include "training/optim/expansion.hpp"
 
@@ -47,6 +74,7 @@ struct Inputs {
   RandomProduct scaled{{.promotion_interval = 128}, {.tiles_a = {24, 4}, .tiles_b = {20, 4}}};
   RandomProduct plain{{}, {.shape = {8, 8, 128}}};
   Floats vector = values_of(24, 14);
+  std::vector<double> exact{x.begin(), x.end()};
 };
 
 const Inputs& inputs() {
@@ -171,7 +199,12 @@ void add_products_in_modes(std::vector<Job>& jobs) {
          all.scale_a = view_of(ElementType::f32, {2, 12}, std::span<const float>(in.vector));
          const GroupedProduct product = make_grouped_product(all, {}, {GroupKind::batched, {}, 0});
          add(bits, compute(product, 2));
-         bits.add(std::span<const std::byte>(golden_output(product)));
+         std::vector<std::byte> d = golden_output(product);
+         bits.add(std::span<const std::byte>(d));
+         d[403] ^= std::byte{0x40};
+         const Operand got{"got", {ElementType::f32, {2, 12, 12}, d}, nullptr};
+         bits.add(describe(verify(product, got, {.threads = 2})));
+         bits.add(describe(identify(product, got, 2)));
        }});
   jobs.push_back({"hypotheses", [](Bits& bits) {
                     const Inputs& in = inputs();
@@ -270,6 +303,146 @@ void add_training(std::vector<Job>& jobs) {
                   }});
 }
 
+void add_numbers(std::vector<Job>& jobs) {
+  jobs.push_back({"formats", [](Bits& bits) {
+                    for (const Format& f : kFormats) {
+                      for (const double value : {f.max_finite(), f.min_normal(), f.min_subnormal()})
+                        bits.add(value);
+                      for (std::uint32_t code = 0; code < 256; ++code) bits.add(decode(f, code));
+                      if (f.code_bits() <= 16) bits.add(decode_table(f.id));
+                    }
+                  }});
+  jobs.push_back({"cast", [](Bits& bits) {
+                    for (const char* profile : {"nvidia_satfinite", "ml_dtypes", "ocp_saturating"})
+                      for (const FormatId id : {FormatId::e4m3fn, FormatId::e5m2, FormatId::f16})
+                        for (const float x : std::span(inputs().x).first(300)) {
+                          const CastPolicy& policy = find_cast_profile(profile).policy;
+                          bits.add(cast(format(id), policy, x).code);
+                          bits.add(encode(format(id), policy, x));
+                          bits.add(round_trip(format(id), policy, x));
+                        }
+                  }});
+  jobs.push_back(
+      {"RandomStream", [](Bits& bits) {
+         const RandomStream random(3, "modes");
+         for (std::uint64_t i = 0; i < 300; ++i)
+           for (const double value : {random.uniform(i), random.normal(i), random.student_t(i, 3)})
+             bits.add(value);
+       }});
+  jobs.push_back({"values of codes", [](Bits& bits) {
+                    std::vector<std::byte> codes(512);
+                    for (std::size_t i = 0; i < codes.size(); ++i)
+                      codes[i] = static_cast<std::byte>(i * 37);
+                    for (const FormatId id : {FormatId::e4m3fn, FormatId::bf16, FormatId::f32})
+                      add(bits, decode_codes(id, codes));
+                    add(bits, to_float_exactly(view_of(ElementType::f64, {32, 32},
+                                                       std::span<const double>(inputs().exact)),
+                                               "x"));
+                    const auto scales = std::span(inputs().x).first(8);
+                    const ScaleGrid grid =
+                        read_scales("scale_a", view_of(ElementType::f32, {4, 2}, scales),
+                                    ScaleLayout::row_major, ScaleTiles{4, 128}, 16, 256);
+                    add(bits, Floats(grid.values.begin(), grid.values.end()));
+                  }});
+  jobs.push_back({"losses", [](Bits& bits) {
+                    const Inputs& in = inputs();
+                    Floats zeros = in.x;
+                    for (std::size_t i = 0; i < zeros.size(); i += 7) zeros[i] = 0.0F;
+                    bits.add(tensor_statistics(zeros).zero_share());
+                    std::vector<std::uint8_t> codes(in.x.size());
+                    for (std::size_t i = 0; i < codes.size(); ++i)
+                      codes[i] = static_cast<std::uint8_t>(i);
+                    const QuantizationLoss loss = quantization_loss(
+                        in.x, codes, format(FormatId::e4m3fn), std::vector<float>{0.7F});
+                    for (const double value : {loss.underflow_percent, loss.overflow_percent,
+                                               loss.saturated_percent, loss.nan_percent})
+                      bits.add(value);
+                    const UlpHistogram ulp = ulp_histogram(std::span<const float>(in.x),
+                                                           std::span(in.y).first(in.x.size()));
+                    bits.add(std::span<const std::uint64_t>(ulp.counts));
+                    bits.add(ExplanationClass{{}, 1, 3}.rate());
+                  }});
+  jobs.push_back({"cost", [](Bits& bits) {
+                    for (const TrainingSetup& setup : training_setups()) {
+                      const auto rows = block_operations(setup.shape, AttentionCount::causal);
+                      for (const BlockOperation& row : rows) bits.add(row.flops());
+                      bits.add(fp8_share(rows, Fp8Gemms::listed));
+                      bits.add(gemm_share(rows));
+                      for (const TrainingScheme& scheme : training_schemes()) {
+                        const ParameterBytes bytes = parameter_bytes(scheme);
+                        bits.add(bytes.total());
+                        bits.add(bytes.optimizer());
+                        const TrainingCost cost = training_cost(setup, scheme);
+                        for (const double value :
+                             {cost.memory(), cost.parameters, cost.gradients, cost.activations,
+                              cost.gradient_traffic, cost.weight_traffic, cost.activation_traffic,
+                              cost.fp8_flop_share})
+                          bits.add(value);
+                        for (const KeptActivation& kept : kept_activations(setup.shape, scheme))
+                          bits.add(kept.bytes());
+                      }
+                    }
+                  }});
+  jobs.push_back({"search_cast", [](Bits& bits) {
+                    const FloatMatrix x{std::span(inputs().y).first(1024), 8, 128};
+                    const QuantizedTensor q = quantize(find_preset("deepseek-v3").activation, x);
+                    bits.add(describe(search_cast({x, q.format, q.codes, q.inverse_scales}), 5));
+                  }});
+}
+
+void add_reports(std::vector<Job>& jobs) {
+  jobs.push_back({"texts of numbers", [](Bits& bits) {
+                    for (const double x : {0.1, 2.0 / 3.0, 5e-324, 1e300, 9999.5, 12345.6, 1e-5}) {
+                      bits.add(short_number(x));
+                      bits.add(to_csv(Cell{x}));
+                      bits.add(csv_line({Cell{x}, Cell{std::int64_t{1}}}));
+                      const std::string text = to_csv(Cell{x});
+                      bits.add(number_in(text).value_or(0.0));
+                      bits.add(difference_of("0.3", text));
+                      bits.add(ratio_of("0.3", text));
+                    }
+                  }});
+  jobs.push_back({"plots", [](Bits& bits) {
+                    const std::vector<double> x{0.001, 0.3, 7.0};
+                    const std::vector<double> y{1e-9, 2.0 / 3.0, 1e300};
+                    const Axis axis{"x", true, 10, SecondScale{"s", 0.3}};
+                    const Axis powers{"y", true, 2, {}};
+                    bits.add(plot_json(Plot{"p", "t", axis, powers, {{"s", x, y}, {"r", y, x}}}));
+                    bits.add(plot_json(
+                        HeatMap{"h", "t", "x", "y", "v", {"a", "b"}, {"c"}, {0.1, 1e-7}, true}));
+                    bits.add(json_numbers(y).dump());
+                    for (const Axis* one : {&axis, &powers}) {
+                      bits.add(log_labels(*one, 0.0003, 4096.7, 0.3));
+                      bits.add(labels_are_powers(*one, 1e-4, 1e4));
+                    }
+                  }});
+  jobs.push_back({"axes that matter", [](Bits& bits) {
+                    for (const double tail : {0.005, 0.3})
+                      for (const std::size_t freedom : {1, 5, 24})
+                        bits.add(student_t(tail, freedom));
+                    GridDraws draws;
+                    for (std::size_t i = 0; i < 24; ++i)
+                      draws[{i % 4, i % 3}].push_back(double{inputs().y[3 * i + 1]} +
+                                                      0.1 * static_cast<double>(i % 4));
+                    const std::optional<std::vector<bool>> found = axes_that_matter(draws, 2);
+                    for (const bool matters : found.value()) bits.add(matters);
+                  }});
+  jobs.push_back(
+      {"sweep", [](Bits& bits) {
+         const Parameters base = Parameters::from_toml(kToyToml, false);
+         for (const char* text : {"gain=0.1:0.9:+0.1", "gain=0.01:1:*1.7", "gain=1e-310,0.3"})
+           for (const AxisValue& value : parse_axis(text, base).values) {
+             bits.add(value.toml);
+             bits.add(to_csv(value.cell));
+           }
+         const SweepPlan plan = toy_plan({"gain=0.1:0.5:+0.1"}, 2);
+         for (std::int64_t point = 0; point < plan.points(); ++point)
+           for (const auto& table : run_point(plan, point, 1).rows)
+             for (const auto& row : table)
+               for (const auto& cell : row) bits.add(cell);
+       }});
+}
+
 }  // namespace
 
 TEST_CASE("entry points of public headers give the same bits in every floating-point mode",
@@ -280,5 +453,7 @@ TEST_CASE("entry points of public headers give the same bits in every floating-p
   add_products_in_modes(jobs);
   add_searches(jobs);
   add_training(jobs);
+  add_numbers(jobs);
+  add_reports(jobs);
   check_modes(jobs, 2, 10);
 }

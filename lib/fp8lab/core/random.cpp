@@ -5,6 +5,8 @@
 #include <cmath>
 #include <numbers>
 
+#include "fp8lab/core/float_environment.hpp"
+
 namespace fp8lab {
 
 std::array<std::uint32_t, 4> RandomStream::block(std::uint64_t index) const {
@@ -32,6 +34,7 @@ std::uint64_t RandomStream::below(std::uint64_t index, std::uint64_t bound) cons
 }
 
 double RandomStream::normal(std::uint64_t index) const {
+  const FloatEnvironment environment;
   const std::uint64_t pair = index / 2;
   const double radius_draw = (static_cast<double>(bits64(2 * pair) >> 11) + 1.0) * 0x1p-53;
   const double angle = 2.0 * std::numbers::pi * uniform(2 * pair + 1);
@@ -40,6 +43,7 @@ double RandomStream::normal(std::uint64_t index) const {
 }
 
 double RandomStream::student_t(std::uint64_t index, int degrees_of_freedom) const {
+  const FloatEnvironment environment;
   const RandomStream chi(seed_, stream_ ^ 0x9e3779b97f4a7c15u);
   double sum = 0.0;
   for (int i = 0; i < degrees_of_freedom; ++i) {

@@ -304,6 +304,11 @@ class Search {
 
 }  // namespace
 
+double ExplanationClass::rate() const {
+  const FloatEnvironment environment;
+  return compared == 0 ? 0.0 : static_cast<double>(matches) / static_cast<double>(compared);
+}
+
 Identification identify(const Product& product, std::span<const std::byte> got, int threads,
                         std::span<const std::string> models) {
   const FloatEnvironment environment;

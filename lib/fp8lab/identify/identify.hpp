@@ -35,9 +35,7 @@ struct ExplanationClass {
   std::uint64_t matches = 0;         ///< elements that they give exactly
   std::uint64_t compared = 0;        ///< elements that they were compared on
 
-  [[nodiscard]] double rate() const {
-    return compared == 0 ? 0.0 : static_cast<double>(matches) / static_cast<double>(compared);
-  }
+  [[nodiscard]] double rate() const;
 };
 
 /// An element on which the two best classes differ; codes of the output format.

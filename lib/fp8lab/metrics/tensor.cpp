@@ -29,6 +29,7 @@ double overflow_limit(const Format& f) {
 }  // namespace
 
 double TensorStatistics::zero_share() const {
+  const FloatEnvironment environment;
   return count == 0 ? 0.0 : static_cast<double>(zeros) / static_cast<double>(count);
 }
 

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "fp8lab/core/error.hpp"
+#include "fp8lab/core/float_environment.hpp"
 
 namespace fp8lab {
 
@@ -60,6 +61,7 @@ TensorView element(const TensorView& tensor, std::int64_t index) {
 }
 
 std::vector<float> to_float_exactly(const TensorView& tensor, std::string_view argument) {
+  const FloatEnvironment environment;
   std::vector<float> values = to_float(tensor);
   if (tensor.type != ElementType::f64) return values;
   const HeldTensor dense = row_major(tensor);

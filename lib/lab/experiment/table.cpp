@@ -9,6 +9,7 @@
 
 #include "fp8lab/core/counted.hpp"
 #include "fp8lab/core/error.hpp"
+#include "fp8lab/core/float_environment.hpp"
 #include "fp8lab/core/printable.hpp"
 #include "fp8lab/core/short_number.hpp"
 #include "fp8lab/io/csv.hpp"
@@ -56,6 +57,7 @@ struct TextColumn {
 }  // namespace
 
 std::string to_csv(const Cell& cell) {
+  const FloatEnvironment environment;
   if (const auto* integer = std::get_if<std::int64_t>(&cell)) return std::to_string(*integer);
   if (const auto* real = std::get_if<double>(&cell)) return csv_real(*real);
   if (const auto* flag = std::get_if<bool>(&cell)) return *flag ? "true" : "false";

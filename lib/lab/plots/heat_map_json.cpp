@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "fp8lab/core/error.hpp"
+#include "fp8lab/core/float_environment.hpp"
 #include "fp8lab/core/json_text.hpp"
 #include "fp8lab/io/files.hpp"
 #include "lab/plots/look.hpp"
@@ -69,6 +70,7 @@ Json tips_of(const HeatMap& map) {
 }  // namespace
 
 std::string plot_json(const HeatMap& map) {
+  const FloatEnvironment environment;
   require_file_name("heat map name", map.name);
   const std::size_t expected = map.rows.size() * map.columns.size();
   require(expected == map.values.size() && expected > 0,

@@ -9,6 +9,7 @@
 #include <limits>
 
 #include "fp8lab/core/error.hpp"
+#include "fp8lab/core/float_environment.hpp"
 #include "fp8lab/core/json_text.hpp"
 #include "fp8lab/io/files.hpp"
 #include "lab/plots/look.hpp"
@@ -329,6 +330,7 @@ Json pointer_layer(const Plot& plot, const Looks& looks) {
 }  // namespace
 
 std::string plot_json(const Plot& plot) {
+  const FloatEnvironment environment;
   require_fit(plot);
   std::vector<std::string> labels;
   for (const Series& series : plot.series) labels.push_back(typeset(series.label));

@@ -6,6 +6,7 @@
 #include <cmath>
 #include <iterator>
 
+#include "fp8lab/core/float_environment.hpp"
 #include "fp8lab/core/json_text.hpp"
 #include "lab/plots/text.hpp"
 
@@ -78,11 +79,13 @@ std::string vega_lookup(const std::vector<std::string>& texts, std::string_view 
 }
 
 bool labels_are_powers(const Axis& axis, double low, double high) {
+  const FloatEnvironment environment;
   const bool two = axis.log_base == 2;
   return axis.log && (low < (two ? 0x1p-4 : 1e-3) * 0.999 || high > (two ? 0x1p17 : 1e4) * 1.001);
 }
 
 std::string log_labels(const Axis& axis, double low, double high, double unit, int digits) {
+  const FloatEnvironment environment;
   const std::string value = unit == 1.0 ? "datum.value" : fmt::format("datum.value / {}", unit);
   std::string label = fmt::format("format({}, '.{}~g')", value, digits);
   if (labels_are_powers(axis, low / unit, high / unit)) {

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 #include "fp8lab/core/counted.hpp"
+#include "fp8lab/core/float_environment.hpp"
 #include "fp8lab/core/short_number.hpp"
 
 #include <algorithm>
@@ -293,14 +294,17 @@ std::vector<std::string> summary_words(const RunComparison& runs) {
 }  // namespace
 
 double difference_of(const std::string& a, const std::string& b) {
+  const FloatEnvironment environment;
   return number_in(b).value_or(std::nan("")) - number_in(a).value_or(std::nan(""));
 }
 
 double ratio_of(const std::string& a, const std::string& b) {
+  const FloatEnvironment environment;
   return number_in(b).value_or(std::nan("")) / number_in(a).value_or(std::nan(""));
 }
 
 RunComparison compare_runs(const StoredRun& a, const StoredRun& b) {
+  const FloatEnvironment environment;
   RunComparison runs{&a, &b, {}, {}, {}, {}, {}};
   runs.parameters = compare_pairs(inputs_of(a), inputs_of(b));
   runs.facts = compare_pairs(facts_where(a, false), facts_where(b, false));

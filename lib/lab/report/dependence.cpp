@@ -3,6 +3,8 @@
 #include <cmath>
 #include <numbers>
 
+#include "fp8lab/core/float_environment.hpp"
+
 namespace fp8lab {
 namespace {
 
@@ -72,6 +74,7 @@ bool matters(const GridDraws& draws, std::size_t axis, const Noise& noise) {
 }  // namespace
 
 double student_t(double tail, std::size_t degrees_of_freedom) {
+  const FloatEnvironment environment;
   const double z = normal_quantile(tail);
   const auto n = static_cast<double>(degrees_of_freedom);
   const double z2 = z * z;
@@ -84,6 +87,7 @@ double student_t(double tail, std::size_t degrees_of_freedom) {
 }
 
 std::optional<std::vector<bool>> axes_that_matter(const GridDraws& draws, std::size_t axes) {
+  const FloatEnvironment environment;
   const Noise noise = noise_of(draws);
   if (noise.freedom < kLeastFreedom) return std::nullopt;
   std::vector<bool> found(axes);

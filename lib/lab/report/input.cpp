@@ -8,6 +8,7 @@
 #include <set>
 
 #include "fp8lab/core/counted.hpp"
+#include "fp8lab/core/float_environment.hpp"
 #include "fp8lab/core/json_text.hpp"
 #include "fp8lab/io/checksum.hpp"
 #include "fp8lab/io/csv.hpp"
@@ -184,6 +185,7 @@ StoredRun read_sweep(const fs::path& folder) {
 }  // namespace
 
 std::optional<double> number_in(std::string_view cell) {
+  const FloatEnvironment environment;
   double value = 0.0;
   const auto [end, error] = std::from_chars(cell.data(), cell.data() + cell.size(), value);
   if (cell.empty() || error != std::errc() || end != cell.data() + cell.size()) return std::nullopt;

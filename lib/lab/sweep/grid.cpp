@@ -11,6 +11,7 @@
 #include <utility>
 
 #include "fp8lab/core/error.hpp"
+#include "fp8lab/core/float_environment.hpp"
 #include "fp8lab/core/model_text.hpp"
 #include "fp8lab/core/random.hpp"
 #include "lab/experiment/model_parameters.hpp"
@@ -207,6 +208,7 @@ std::vector<std::string> expand(std::string_view item, std::string_view key,
 }  // namespace
 
 GridAxis parse_axis(std::string_view spec, const Parameters& defaults, std::size_t most) {
+  const FloatEnvironment environment;
   const auto equals = spec.find('=');
   if (equals == std::string_view::npos || equals + 1 == spec.size())
     throw Error("axis", "KEY=VALUE,VALUE...", fmt::format("'{}'", spec));

@@ -8,6 +8,7 @@
 
 #include "fp8lab/core/argument.hpp"
 #include "fp8lab/core/error.hpp"
+#include "fp8lab/core/float_environment.hpp"
 #include "fp8lab/io/files.hpp"
 #include "fp8lab/io/output_file.hpp"
 
@@ -45,6 +46,7 @@ SweepOutcome finish(const SweepPlan& plan, SweepLog& log, const fs::path& folder
 }  // namespace
 
 PointResult run_point(const SweepPlan& plan, std::int64_t point, int threads) {
+  const FloatEnvironment environment;
   PointResult result{point, {}, {}, {}};
   try {
     GridPoint at = plan.grid.at(point);

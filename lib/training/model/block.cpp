@@ -1,5 +1,7 @@
 #include "training/model/block.hpp"
 
+#include "fp8lab/core/float_environment.hpp"
+
 namespace fp8lab {
 namespace {
 
@@ -9,7 +11,13 @@ constexpr double kActivationFlops = 5.0;
 
 }  // namespace
 
+double BlockOperation::flops() const {
+  const FloatEnvironment environment;
+  return gemm_flops + other_flops;
+}
+
 std::vector<BlockOperation> block_operations(const ModelShape& shape, AttentionCount attention) {
+  const FloatEnvironment environment;
   const auto s = static_cast<double>(shape.sequence);
   const auto h = static_cast<double>(shape.hidden);
   const auto kv = static_cast<double>(shape.kv_size());
@@ -43,6 +51,7 @@ std::vector<BlockOperation> block_operations(const ModelShape& shape, AttentionC
 }
 
 double fp8_share(const std::vector<BlockOperation>& operations, Fp8Gemms which) {
+  const FloatEnvironment environment;
   double fp8 = 0.0;
   double all = 0.0;
   for (const BlockOperation& operation : operations) {
@@ -54,6 +63,7 @@ double fp8_share(const std::vector<BlockOperation>& operations, Fp8Gemms which) 
 }
 
 double gemm_share(const std::vector<BlockOperation>& operations) {
+  const FloatEnvironment environment;
   double gemm = 0.0;
   double all = 0.0;
   for (const BlockOperation& operation : operations) {

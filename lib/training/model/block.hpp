@@ -20,7 +20,7 @@ struct BlockOperation {
   /// the products inside attention nor the router.
   bool deployed_fp8 = false;
 
-  [[nodiscard]] double flops() const { return gemm_flops + other_flops; }
+  [[nodiscard]] double flops() const;
 };
 
 /// Which pairs of tokens attention counts.

@@ -3,6 +3,7 @@
 #include <array>
 #include <string>
 
+#include "fp8lab/core/float_environment.hpp"
 #include "fp8lab/core/names.hpp"
 #include "training/model/block.hpp"
 #include "training/optim/presets.hpp"
@@ -128,7 +129,18 @@ const TrainingScheme& find_training_scheme(std::string_view name) {
   return find_named(kSchemes, "scheme", name);
 }
 
+double ParameterBytes::optimizer() const {
+  const FloatEnvironment environment;
+  return master + gradient + m + v;
+}
+
+double ParameterBytes::total() const {
+  const FloatEnvironment environment;
+  return weight + optimizer();
+}
+
 ParameterBytes parameter_bytes(const TrainingScheme& scheme) {
+  const FloatEnvironment environment;
   ParameterBytes bytes = measured_bytes(scheme.optimizer);
   bytes.weight = bytes_of(scheme.weight) + static_cast<double>(scheme.fp8_copies);
   return bytes;
@@ -152,7 +164,13 @@ std::vector<KeptActivation> kept_activations(const ModelShape& s, const Training
   return kept;
 }
 
+double TrainingCost::memory() const {
+  const FloatEnvironment environment;
+  return weights + gradients + optimizer + activations;
+}
+
 TrainingCost training_cost(const TrainingSetup& setup, const TrainingScheme& scheme) {
+  const FloatEnvironment environment;
   validate(setup);
   const Parallelism& p = setup.parallel;
   const ParameterBytes gemm = parameter_bytes(scheme);

@@ -48,8 +48,8 @@ struct ParameterBytes {
   double v = 0.0;
 
   /// Master, gradient and moments, as counted in FP8-LM's equations 7 and 8.
-  [[nodiscard]] double optimizer() const { return master + gradient + m + v; }
-  [[nodiscard]] double total() const { return weight + optimizer(); }
+  [[nodiscard]] double optimizer() const;
+  [[nodiscard]] double total() const;
 };
 ParameterBytes parameter_bytes(const TrainingScheme& scheme);
 
@@ -88,7 +88,7 @@ struct TrainingCost {
   /// `rank_of` names the others alone.
   Partition zero;
 
-  [[nodiscard]] double memory() const { return weights + gradients + optimizer + activations; }
+  [[nodiscard]] double memory() const;
 };
 
 /// What a GPU stores, sends and computes under `scheme`. Throws `Error` as `validate` does.
