@@ -26,6 +26,8 @@
 #include "fp8lab/identify/grouped.hpp"
 #include "fp8lab/identify/hypotheses.hpp"
 #include "fp8lab/identify/identify.hpp"
+#include "fp8lab/linear/linear.hpp"
+#include "fp8lab/linear/linear_recipe.hpp"
 #include "fp8lab/linear/multiply.hpp"
 #include "fp8lab/metrics/tensor.hpp"
 #include "fp8lab/metrics/ulp.hpp"
@@ -291,6 +293,23 @@ void add_training(std::vector<Job>& jobs) {
                     train::multiply({wide.data(), 32, 1}, {wide.data() + 1024, 32, 1},
                                     {e.values.data(), 32}, {32, 32, 32}, 2);
                     bits.add(std::span<const double>(e.values));
+                  }});
+  jobs.push_back({"linear", [](Bits& bits) {
+                    const Inputs& in = inputs();
+                    const auto matrix = [](const Floats& values) {
+                      train::Matrix<float> m(128, 128);
+                      for (std::size_t i = 0; i < m.values.size(); ++i)
+                        m.values[i] = values[i * 7 % values.size()];
+                      return m;
+                    };
+                    for (const char* recipe : {"fp32", "bf16", "te-current", "deepgemm"}) {
+                      train::Linear<float> layer("layer", 128, 128,
+                                                 train::find_linear_recipe(recipe));
+                      layer.weight().value = matrix(in.y).values;
+                      add(bits, layer.forward(matrix(in.x), {}).values);
+                      add(bits, layer.backward(matrix(in.z), {}).values);
+                      add(bits, layer.weight().gradient);
+                    }
                   }});
   jobs.push_back({"Parameters", [](Bits& bits) {
                     Parameters parameters = Parameters::from_toml(

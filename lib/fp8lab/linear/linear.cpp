@@ -6,6 +6,7 @@
 #include <cmath>
 
 #include "fp8lab/core/counted.hpp"
+#include "fp8lab/core/float_environment.hpp"
 #include "fp8lab/linear/products.hpp"
 #include "fp8lab/metrics/sum.hpp"
 
@@ -86,6 +87,7 @@ std::vector<OperandCast*> LinearProducts<float>::casts() {
 
 void LinearProducts<float>::forward(const Matrix<float>& x, const Matrix<float>& w,
                                     Matrix<float>& y, const PassContext& context) {
+  const FloatEnvironment environment;
   require(multipliers_.empty() || static_cast<std::int64_t>(multipliers_.size()) == x.columns,
           "channel_multipliers", counted(x.columns, "value"),
           fmt::format("{}", multipliers_.size()));
@@ -115,6 +117,7 @@ void LinearProducts<float>::forward(const Matrix<float>& x, const Matrix<float>&
 void LinearProducts<float>::backward(const Matrix<float>& given_dy, const Matrix<float>& w,
                                      Matrix<float>& dx, Matrix<float>& dw,
                                      const PassContext& context) {
+  const FloatEnvironment environment;
   Matrix<float> limited_dy;
   if (recipe_.gradient_clip > 0.0) limited_dy = limited(given_dy, recipe_.gradient_clip);
   const Matrix<float>& dy = recipe_.gradient_clip > 0.0 ? limited_dy : given_dy;
