@@ -17,52 +17,8 @@ except ImportError as error:
     print(f"SKIPPED: {error} (./dev setup)")
     sys.exit(77)
 
-from model_folder import check, e4m3_values, finish, read_safetensors, refused, run, write_safetensors
-
-RNG = np.random.default_rng(3)
-E4M3 = e4m3_values()
-E2M1 = np.float32([0, 0.5, 1, 1.5, 2, 3, 4, 6, -0.0, -0.5, -1, -1.5, -2, -3, -4, -6])
-
-
-def fp8(*shape):
-    codes = RNG.integers(0, 255, shape, np.uint8)
-    codes[codes == 127] = 1
-    return codes, E4M3[codes]
-
-
-def fp4(*shape):
-    """Packed codes, the first in the low bits, and their values."""
-    codes = RNG.integers(0, 16, shape, np.uint8)
-    return codes[..., ::2] | codes[..., 1::2] << 4, E2M1[codes]
-
-
-def floats(*shape):
-    return RNG.uniform(0.001, 0.01, shape).astype(np.float32)
-
-
-def exponents(*shape):
-    codes = RNG.integers(110, 128, shape, np.uint8)
-    return codes, np.exp2(codes.astype(np.float32) - 127)
-
-
-def group_scales(*shape):
-    codes = RNG.integers(40, 126, shape, np.uint8)
-    return codes, E4M3[codes]
-
-
-def spread(scales, rows, columns, shape):
-    """Scales [..., a, b] over tiles of rows x columns of [..., n, k]."""
-    wide = np.repeat(np.repeat(scales, rows, axis=-2), columns, axis=-1)
-    return wide[..., : shape[-2], : shape[-1]]
-
-
-def tensor(dtype, values):
-    return (dtype, list(values.shape), np.ascontiguousarray(values).tobytes())
-
-
-def f32(values):
-    return tensor("F32", np.asarray(values, np.float32))
-
+from model_folder import check, finish, read_safetensors, refused, run, write_safetensors
+from published_folders import exponents, f32, floats, folders, fp4, fp8, group_scales, spread, tensor, write
 
 def make(folder, tensors, config, more=None):
     shutil.rmtree(folder, ignore_errors=True)
@@ -224,9 +180,37 @@ def test_warnings(folder):
     check("with the counts", [n["nan"] for n in report["non_finite"]] == [1, 4096, 0], report["non_finite"])
 
 
+def test_published(folder):
+    """Folders of one system or model family each."""
+    for one in folders():
+        write(folder / "in", one)
+        shutil.rmtree(folder / "out", ignore_errors=True)
+        result = run("dequantize", folder / "in", "-o", folder / "out")
+        if one.refused:
+            refused(one.what, result, *one.refused)
+            check(f"{one.what}: nothing was begun", not (folder / "out").exists())
+            found = run("check", folder / "in")
+            check(f"{one.what}: check does not pass it", found.returncode != 0, found.stdout)
+            continue
+        check(f"{one.what}: exit 0", result.returncode == 0, result.stderr)
+        if result.returncode:
+            continue
+        got = {}
+        for file in (folder / "out").glob("*.safetensors"):
+            got |= read_safetensors(file)[0]
+        for name, values in one.values.items():
+            check(f"{one.what}: {name}", got.get(name) == f32(values), (got.get(name, "none")[:2], values.shape))
+        raw = {n: t for n, t in got.items() if t[0].startswith("F8") or t[0] in ("U8", "I8", "F4")}
+        check(f"{one.what}: no codes are left", not raw, raw.keys())
+        found = run("check", folder / "in")
+        spoiled = [w for w in ("shape:", "missing scale:", "scale without codes:", "unknown tensor:", "type:", "names:", "config:") if w in found.stdout]
+        check(f"{one.what}: check reads it too", not spoiled, found.stdout)
+
+
 def main():
     with tempfile.TemporaryDirectory() as place:
         folder = Path(place)
+        test_published(folder)
         test_layouts(folder)
         test_refusals(folder)
         test_warnings(folder)

@@ -139,7 +139,11 @@ void ModelDirectory::read_index(const fs::path& path) {
     index_metadata_ = json_text(index["metadata"]);
   std::set<std::string> files;
   for (const auto& [tensor, file] : map) files.insert(file);
-  for (const std::string& file : files) tolerate([&] { add_shard(file); });
+  for (const std::string& file : files)
+    tolerate([&] {
+      require_file(file, map, where);
+      add_shard(file);
+    });
   const auto was_read = [&](const std::string& file) {
     return std::any_of(shards_.begin(), shards_.end(),
                        [&](const WeightShard& shard) { return shard.file == file; });
@@ -163,6 +167,21 @@ void ModelDirectory::read_index(const fs::path& path) {
           "one that it does not");
     });
   tolerate([&] { refuse_strays(); });
+}
+
+/// Throws `Error` that names a tensor that is lost without a shard.
+void ModelDirectory::require_file(const std::string& file,
+                                  const std::map<std::string, std::string>& map,
+                                  const std::string& where) const {
+  std::error_code error;
+  if (fs::exists(folder_ / file, error)) return;
+  const auto is_in = [&](const auto& item) { return item.second == file; };
+  const auto first = std::find_if(map.begin(), map.end(), is_in);
+  const auto count = std::count_if(map.begin(), map.end(), is_in);
+  throw Error(fmt::format("{}: '{}'", where, first->first.substr(0, 80)),
+              fmt::format("a tensor of {}{}", file,
+                          count > 1 ? fmt::format(", as {} more", count - 1) : ""),
+              fmt::format("no such file in {}", folder_.string()));
 }
 
 void ModelDirectory::add_shard(const std::string& file) {

@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <filesystem>
+#include <map>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -67,6 +68,8 @@ class ModelDirectory {
  private:
   void read(const std::filesystem::path& path);
   void read_index(const std::filesystem::path& path);
+  void require_file(const std::string& file, const std::map<std::string, std::string>& map,
+                    const std::string& where) const;
   void add_shard(const std::string& file);
   void add_tensor(WeightShard& shard, const NamedTensor& item);
   void refuse_strays() const;

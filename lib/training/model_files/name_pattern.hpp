@@ -13,10 +13,11 @@ enum class PatternKind : std::uint8_t {
   compressed_tensors,  ///< a whole name, or `re:` and a regular expression that matches its start
   transformers,        ///< the start of a name, its end, or a regular expression of its start
   modelopt,            ///< a name with `*` and `?`; it also covers the modules inside it
+  quark,               ///< the same, or `re:` and a regular expression that matches its start
 };
 
-/// One pattern. Regular expressions have ECMAScript's grammar, which agrees with Python's except
-/// for lookbehind, inline flags and named groups; these are refused.
+/// One pattern. Regular expressions have ECMAScript's grammar. Python's are translated; lookbehind,
+/// which ECMAScript's grammar does not have, and flags other than `(?i)` at the start are refused.
 class NamePattern {
  public:
   /// Throws `Error` that starts with `where` for a regular expression that is not valid, and for a

@@ -21,7 +21,9 @@ struct SideName {
   SideScale side;
 };
 
-constexpr std::array<SideName, 16> kSides{{{"input_scale", SideScale::input},
+constexpr std::array<SideName, 18> kSides{{{"input_scale", SideScale::input},
+                                           {"qscale_act", SideScale::input},
+                                           {"scale_input", SideScale::input},
                                            {"activation_scale", SideScale::input},
                                            {"input_global_scale", SideScale::input},
                                            {"input_scale_ub", SideScale::input},
@@ -39,7 +41,7 @@ constexpr std::array<SideName, 16> kSides{{{"input_scale", SideScale::input},
                                            {"prob_scale", SideScale::attention}}};
 
 /// Endings that only scales of weights have.
-constexpr std::array<std::string_view, 7> kScaleEndings{
+constexpr std::array<std::string_view, 7> kWeightScaleEndings{
     "weight_scale_inv",         "weight_scale",   "weight_scale_2", "weight_global_scale",
     "_weight_per_tensor_scale", "proj_scale_inv", "proj_scale"};
 
@@ -54,6 +56,16 @@ bool ends_with_words(std::string_view name, std::string_view ending) {
   if (name.size() == ending.size() || ending.front() == '_') return true;
   const char before = name[name.size() - ending.size() - 1];
   return before == '.' || before == '_';
+}
+
+/// Whether the last part of a name is `part`.
+bool ends_with_part(std::string_view name, std::string_view part) {
+  return name.substr(name.rfind('.') + 1) == part;
+}
+
+bool is_integer(ElementType type) {
+  return is_packed_storage(type) || type == ElementType::i32 || type == ElementType::u32 ||
+         type == ElementType::i64;
 }
 
 template <class Endings>
@@ -90,6 +102,9 @@ class Sorter {
   void run() {
     for_each([&](const TensorSpec& tensor, std::size_t) { find_weight(tensor); });
     for_each([&](const TensorSpec& tensor, std::size_t shard) { sort_other(tensor, shard); });
+    if (!model_.stored.fault.empty() && !model_.weights.empty())
+      model_.faults.insert(model_.faults.begin(),
+                           {"config", model_.weights.front().codes.name, model_.stored.fault});
   }
 
  private:
@@ -131,7 +146,7 @@ class Sorter {
     if (!tensor.name.ends_with(names.codes)) return false;
     if (!names.codes.empty()) return true;
     // A fused parameter: no module's weight, and no scale.
-    return tensor.shape.size() >= 2 && !tensor.name.ends_with("weight") &&
+    return tensor.shape.size() >= 2 && !ends_with_part(tensor.name, "weight") &&
            !tensor.name.ends_with("_scale") && !tensor.name.ends_with("_scale_inv");
   }
 
@@ -160,9 +175,24 @@ class Sorter {
     return found;
   }
 
+  /// Why the configuration makes a tensor of a module unreadable; empty where it does not.
+  [[nodiscard]] std::string fault_of_group(const TensorSpec& tensor) const {
+    const std::string_view module = without_last_part(tensor.name);
+    if (model_.stored.groups.empty() || model_.stored.ignores(module)) return {};
+    const FormGroup* group = model_.stored.group_of(module);
+    return group == nullptr ? std::string() : group->fault;
+  }
+
   void find_weight(const TensorSpec& codes) {
     std::vector<StoredWeight> found = candidates(codes);
-    if (found.empty()) return;
+    const bool may_be_weight = is_fp8(codes.type) || is_integer(codes.type);
+    if (may_be_weight && (!found.empty() || codes.shape.size() >= 2)) {
+      const std::string fault = fault_of_group(codes);
+      const std::string module(without_last_part(codes.name));
+      if (!fault.empty() && unreadable_.insert(module).second)
+        model_.faults.push_back({"config", codes.name, fault});
+    }
+    if (found.empty() || unreadable_.contains(std::string(without_last_part(codes.name)))) return;
     StoredWeight& weight = found.front();
     codes_.insert(codes.name);
     model_.scales.insert(weight.scale.spec.name);
@@ -187,7 +217,13 @@ class Sorter {
     if (codes_.contains(spec.name) || model_.scales.contains(spec.name)) return;
     const SideScale side = side_scale(spec.name);
     const std::string module(without_last_part(spec.name));
-    const std::string owner = owner_of(spec.name);
+    if (unreadable_.contains(module)) return;
+    if (is_zero_point_of_zero(spec, shard)) {
+      model_.scales.insert(spec.name);
+      return;
+    }
+    std::string owner = owner_of(spec.name);
+    if (modules_.contains(owner + "_weight")) owner += "_weight";
     const bool has_weight = modules_.contains(owner);
     if (side != SideScale::none && (side != SideScale::output || has_weight)) {
       model_.sides.push_back({{spec, shard}, side, owner, has_weight});
@@ -205,12 +241,27 @@ class Sorter {
     else if (modules_.contains(module) && !find_ending(kUnread, spec.name).empty())
       add_fault("unknown tensor", spec.name, "a weight that its codes and scales give alone",
                 got_text(spec));
+    else if (may_be_unknown_codes(spec))
+      add_fault("unknown tensor", spec.name,
+                "floats, or codes and scales under names that are known", got_text(spec));
+  }
+
+  /// Some quantizers write the zero points of symmetric weights.
+  [[nodiscard]] bool is_zero_point_of_zero(const TensorSpec& spec, std::size_t shard) const {
+    constexpr std::int64_t kMost = std::int64_t{1} << 24;
+    if (!spec.name.ends_with(".weight_zero_point") ||
+        !modules_.contains(std::string(without_last_part(spec.name))) ||
+        element_count(spec.shape, spec.name) > kMost)
+      return false;
+    const std::unique_ptr<SafetensorsFile> file = source_.open(shard);
+    const std::span<const std::byte> bytes = file->find(spec.name).bytes;
+    return std::all_of(bytes.begin(), bytes.end(), [](std::byte b) { return b == std::byte{0}; });
   }
 
   [[nodiscard]] bool is_scale_of_weight(const TensorSpec& spec) const {
     const bool is_gpt_oss = model_.stored.family == LayoutFamily::gpt_oss;
-    return !find_ending(kScaleEndings, spec.name).empty() || spec.type == ElementType::e8m0fnu ||
-           (is_gpt_oss && spec.name.ends_with("_scales"));
+    return !find_ending(kWeightScaleEndings, spec.name).empty() ||
+           spec.type == ElementType::e8m0fnu || (is_gpt_oss && spec.name.ends_with("_scales"));
   }
 
   /// Bytes with the name of packed codes in a module that the configuration says is quantized.
@@ -220,6 +271,14 @@ class Sorter {
       if (spec.name.ends_with(ending)) return true;
     const bool packs = format(model_.stored.form_of(module).format).code_bits() < 8;
     return spec.name.ends_with(".weight") && (packs || is_packed(spec.type));
+  }
+
+  /// Bytes or words that may be a weight of another layout. Masks and tables of positions are not.
+  [[nodiscard]] static bool may_be_unknown_codes(const TensorSpec& spec) {
+    if (spec.shape.size() < 2 || !is_integer(spec.type)) return false;
+    const std::string_view leaf = std::string_view(spec.name).substr(spec.name.rfind('.') + 1);
+    if (is_packed_storage(spec.type)) return leaf != "bias" && leaf.find("mask") == leaf.npos;
+    return leaf.find("weight") != leaf.npos;
   }
 
   /// The names of scales that would belong to codes.
@@ -255,6 +314,7 @@ class Sorter {
   StoredModel& model_;
   std::set<std::string> codes_;
   std::set<std::string> modules_;
+  std::set<std::string> unreadable_;  ///< modules whose form in the configuration is not known
 };
 
 /// Names of a few tensors of FP8, for messages.
@@ -296,7 +356,21 @@ std::string_view to_string(SideScale side) {
   return "none";
 }
 
-StoredQuantization read_stored_quantization(const ModelDirectory& source) {
+namespace {
+
+/// The first tensor that looks quantized, for messages; empty for none.
+std::string quantized_tensor(const ModelDirectory& source) {
+  for (const WeightShard& shard : source.shards())
+    for (const TensorSpec& tensor : shard.tensors) {
+      const bool is_codes =
+          is_fp8(tensor.type) ||
+          (is_integer(tensor.type) && tensor.name.find("weight") != std::string::npos);
+      if (is_codes && tensor.shape.size() >= 2) return tensor.name;
+    }
+  return {};
+}
+
+StoredQuantization read_configs(const ModelDirectory& source) {
   const std::string where = (source.folder() / "config.json").string();
   if (auto stored = read_quantization(read_file(where), where)) return *stored;
   const fs::path other = source.folder() / "hf_quant_config.json";
@@ -304,6 +378,18 @@ StoredQuantization read_stored_quantization(const ModelDirectory& source) {
   if (fs::exists(other, error)) return read_modelopt_config(read_file(other), other.string());
   throw Error(where, "a quantization_config, here or in hf_quant_config.json",
               "none: the model is not quantized" + codes_in(source));
+}
+
+}  // namespace
+
+StoredQuantization read_stored_quantization(const ModelDirectory& source) {
+  try {
+    return read_configs(source);
+  } catch (const Error& error) {
+    const std::string tensor = quantized_tensor(source);
+    if (tensor.empty()) throw;
+    throw Error(fmt::format("tensor '{}': {}", tensor, error.what()));
+  }
 }
 
 StoredModel read_stored_model(const ModelDirectory& source, StoredQuantization stored) {

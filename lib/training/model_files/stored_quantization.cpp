@@ -35,9 +35,21 @@ bool has_value(const Json& value, const char* key) {
   return value.is_object() && value.contains(key) && !value[key].is_null();
 }
 
-/// A list of two sizes, if that is what `value` is.
-void read_block(const Json& value, const std::string& where, WeightForm& form) {
-  if (value.is_null()) return;
+/// "128x128", as older files of compressed-tensors have it, as a list; other values as they are.
+Json block_list(const Json& value) {
+  if (!value.is_string()) return value;
+  const auto text = value.get<std::string>();
+  const std::size_t x = text.find('x');
+  const bool fits = x != std::string::npos && x > 0 && x < 7 && text.size() - x - 1 < 7 &&
+                    text.size() > x + 1 && text.find_first_not_of("0123456789") == x &&
+                    text.find_first_not_of("0123456789", x + 1) == std::string::npos;
+  return fits ? Json{std::stoull(text.substr(0, x)), std::stoull(text.substr(x + 1))} : value;
+}
+
+/// A list of two sizes, if that is what `said` is.
+void read_block(const Json& said, const std::string& where, WeightForm& form) {
+  if (said.is_null()) return;
+  const Json value = block_list(said);
   const bool fits = value.is_array() && value.size() == 2 && value[0].is_number_unsigned() &&
                     value[1].is_number_unsigned() && value[0] > 0 && value[1] > 0;
   require(fits, where, "[rows, columns] of a block", brief(value));
@@ -74,6 +86,10 @@ void read_ignored(const Json& config, std::initializer_list<const char*> keys, P
 void read_kv_scheme(const Json& config, const char* key, StoredQuantization& stored) {
   if (!has_value(config, key)) return;
   stored.quantizes_kv = true;
+  const Json& scheme = config[key];
+  stored.kv_is_static = scheme == "static" || scheme == "FP8" || scheme == "NVFP4" ||
+                        (scheme.is_object() && scheme.contains("dynamic") &&
+                         scheme["dynamic"].is_boolean() && scheme["dynamic"] == false);
   stored.kv_scheme = config[key].is_string() ? config[key].get<std::string>() : brief(config[key]);
 }
 
@@ -121,15 +137,29 @@ bool is_class_name(const std::string& target) {
          target[0] <= 'Z';
 }
 
+/// Reads the form of a group. One that cannot be read is a fault of the weights that have it.
+template <class Read>
+void read_form(FormGroup& group, const Read& read) {
+  try {
+    group.form = read();
+  } catch (const Error& error) {
+    group.fault = error.what();
+  }
+}
+
 FormGroup read_group(const std::string& name, const Json& group, const std::string& where,
-                     const std::string& format, StoredQuantization& stored) {
+                     const std::string& format) {
   FormGroup one{.name = name, .targets = {}, .form = {}};
   const Json weights = group.is_object() ? group.value("weights", Json()) : Json();
   const std::string own = text_of(group, "format");
-  one.form = read_weights(weights, where + ": weights", own.empty() ? format : own);
+  read_form(one,
+            [&] { return read_weights(weights, where + ": weights", own.empty() ? format : own); });
+  one.format = own.empty() && format != "mixed-precision" ? format : own;
   const Json inputs = group.value("input_activations", Json());
-  if (inputs.is_object() && inputs.contains("dynamic") && inputs["dynamic"] != true)
-    stored.static_inputs = true;
+  const bool is_dynamic =
+      !inputs.is_object() || (inputs.contains("dynamic") && inputs["dynamic"] == true);
+  const bool is_static = inputs.is_object() && inputs.contains("dynamic") && !is_dynamic;
+  if (is_static || is_dynamic) one.static_inputs = is_static;
   if (!has_value(group, "targets")) one.is_default = true;
   for (NamePattern& target :
        read_patterns(group, "targets", PatternKind::compressed_tensors, where)) {
@@ -141,15 +171,31 @@ FormGroup read_group(const std::string& name, const Json& group, const std::stri
   return one;
 }
 
+/// Members of a configuration under which weights are not code times scale.
+void read_transforms(const Json& config, StoredQuantization& stored) {
+  const auto tell = [&](std::string_view key, std::string_view expected, const Json& got) {
+    stored.fault =
+        fmt::format("{}: {}: expected {}, got {}", stored.where, key, expected, brief(got));
+  };
+  const Json transform = config.value("transform_config", Json());
+  if (transform.is_object() && !transform.value("config_groups", Json::object()).empty())
+    tell("transform_config", "weights that are not rotated",
+         transform["config_groups"].begin().value());
+  const Json sparsity = config.value("sparsity_config", Json());
+  const std::string format = text_of(sparsity, "format");
+  if (!format.empty() && format != "dense") tell("sparsity_config", "dense weights", sparsity);
+}
+
 void read_compressed(const Json& config, StoredQuantization& stored) {
+  read_transforms(config, stored);
   read_ignored(config, {"ignore"}, PatternKind::compressed_tensors, stored);
   read_kv_scheme(config, "kv_cache_scheme", stored);
   if (!config.contains("config_groups") || !config["config_groups"].is_object()) return;
   for (const auto& [name, group] : config["config_groups"].items()) {
     const std::string where = fmt::format("{}: {}", stored.where, name);
-    if (group.is_object() && group.contains("weights") && group["weights"].is_null())
+    if (group.is_object() && !has_value(group, "weights"))
       continue;  // of attention, or of inputs alone
-    stored.groups.push_back(read_group(name, group, where, text_of(config, "format"), stored));
+    stored.groups.push_back(read_group(name, group, where, text_of(config, "format")));
     if (!stored.has_forms) stored.form = stored.groups.back().form;
     stored.has_forms = true;
   }
@@ -171,6 +217,8 @@ const std::vector<Algorithm>& algorithms() {
       {"mxfp4", group_form(FormatId::e2m1, ScaleKind::e8m0)},
       {"W4A8_MXFP4_FP8", group_form(FormatId::e2m1, ScaleKind::e8m0)},
       {"NVFP4", group_form(FormatId::e2m1, ScaleKind::two_level)},
+      {"NVFP4_AWQ", group_form(FormatId::e2m1, ScaleKind::two_level)},
+      {"W4A8_NVFP4_FP8", group_form(FormatId::e2m1, ScaleKind::two_level)},
       {"W4A16_NVFP4", group_form(FormatId::e2m1, ScaleKind::two_level)}};
   return kAlgorithms;
 }
@@ -201,7 +249,7 @@ void read_layers(const Json& config, StoredQuantization& stored) {
   for (const auto& [name, layer] : config["quantized_layers"].items()) {
     FormGroup group{.name = name, .targets = {}, .form = {}};
     const std::string argument = fmt::format("{}: {}", where, name.substr(0, 80));
-    group.form = find_algorithm(layer, argument);
+    read_form(group, [&, &one = layer] { return find_algorithm(one, argument); });
     group.targets.emplace_back(name, PatternKind::modelopt, argument);
     stored.groups.push_back(std::move(group));
   }
@@ -246,12 +294,14 @@ void read_fp8(const Json& config, StoredQuantization& stored) {
   read_kv_scheme(config, "kv_cache_scheme", stored);
   stored.has_forms = true;
   stored.static_inputs = text_of(config, "activation_scheme") == "static";
+  stored.has_dynamic_inputs = text_of(config, "activation_scheme") == "dynamic";
   stored.fp8_format = text_of(config, "fmt");
   stored.power_of_two = text_of(config, "scale_fmt") == "ue8m0";
   if (has_value(config, "weight_block_size")) {
     read_block(config["weight_block_size"], stored.where + ": weight_block_size", stored.form);
     stored.form.tiles = WeightTiles::block;
   }
+  stored.says_no_blocks = !stored.form.tiles.has_value();
   const bool is_mx = stored.form.row_block == 1 && stored.form.k_block == 32;
   stored.u8_is_e8m0 = stored.power_of_two || is_mx;
 }
@@ -296,13 +346,19 @@ WeightForm read_quark_weights(const Json& layer, const std::string& where) {
 }
 
 void read_quark(const Json& config, StoredQuantization& stored) {
-  read_ignored(config, {"exclude"}, PatternKind::modelopt, stored);
+  read_ignored(config, {"exclude"}, PatternKind::quark, stored);
+  const Json cache = config.value("kv_cache_quant_config", Json());
+  if (cache.is_object() && !cache.empty()) read_kv_scheme(config, "kv_cache_quant_config", stored);
+  const Json exported = config.value("export", Json());
+  if (exported.is_object() && !exported.value("kv_cache_group", Json::array()).empty())
+    read_kv_scheme(exported, "kv_cache_group", stored);
   const Json layers = config.value("layer_quant_config", Json());
   if (layers.is_object())
     for (const auto& [name, layer] : layers.items()) {
       const std::string where = fmt::format("{}: layer_quant_config: {}", stored.where, name);
-      FormGroup group{.name = name, .targets = {}, .form = read_quark_weights(layer, where)};
-      group.targets.emplace_back(name, PatternKind::modelopt, where);
+      FormGroup group{.name = name, .targets = {}, .form = {}};
+      read_form(group, [&, &one = layer] { return read_quark_weights(one, where); });
+      group.targets.emplace_back(name, PatternKind::quark, where);
       stored.groups.push_back(std::move(group));
     }
   const Json global = config.value("global_quant_config", Json());
@@ -369,7 +425,8 @@ struct Found {
 /// Descriptions in an object and those inside it, the outermost first.
 void find_configs(const Json& value, const std::string& path, int depth, std::vector<Found>& out) {
   for (const char* key : kKeys)
-    if (has_value(value, key)) out.push_back({path + key, &value[key]});
+    if (has_value(value, key) && value[key] != Json::object())
+      out.push_back({path + key, &value[key]});
   if (depth == kDeepest) return;
   for (const auto& [key, member] : value.items())
     if (member.is_object() && key != kKeys[0] && key != kKeys[1])
@@ -395,13 +452,18 @@ std::string describe(const WeightForm& form) {
   return bits == 4 ? "MXFP4" : "MXFP6";
 }
 
-const WeightForm& StoredQuantization::form_of(std::string_view module) const {
+const FormGroup* StoredQuantization::group_of(std::string_view module) const {
   // Exact names and regular expressions come before classes, as in compressed-tensors.
   for (const FormGroup& group : groups)
-    if (find_match(group.targets, module) != nullptr) return group.form;
+    if (find_match(group.targets, module) != nullptr) return &group;
   for (const FormGroup& group : groups)
-    if (group.is_default) return group.form;
-  return form;
+    if (group.is_default) return &group;
+  return nullptr;
+}
+
+const WeightForm& StoredQuantization::form_of(std::string_view module) const {
+  const FormGroup* group = group_of(module);
+  return group == nullptr ? form : group->form;
 }
 
 bool StoredQuantization::ignores(std::string_view module) const {

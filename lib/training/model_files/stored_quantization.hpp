@@ -34,6 +34,9 @@ struct FormGroup {
   std::vector<NamePattern> targets = {};
   bool is_default = false;  ///< targets classes of modules, such as Linear
   WeightForm form = {};
+  std::string format = {};  ///< that of compressed-tensors; empty where it is not said
+  std::optional<bool> static_inputs = {};  ///< whether input scales come from the files
+  std::string fault = {};                  ///< why its weights cannot be read; empty where they can
 };
 
 struct StoredQuantization {
@@ -47,12 +50,18 @@ struct StoredQuantization {
   bool power_of_two = false;              ///< scales are powers of two (`scale_fmt: ue8m0`)
   bool has_forms = false;                 ///< whether it says anything of weights
   bool static_inputs = false;             ///< input scales come from the files
+  bool has_dynamic_inputs = false;        ///< input scales are computed at run time
+  bool says_no_blocks = false;            ///< scales are those of tensors or rows
   bool quantizes_kv = false;              ///< the KV cache is quantized
+  bool kv_is_static = false;              ///< scales of the KV cache come from the files
   std::string kv_scheme = {};             ///< how, in the words of the file; empty for no scheme
   std::string fp8_format = {};            ///< `fmt`; empty where it is not said
+  std::string fault = {};                 ///< why no weight can be read; empty where they can
 
-  /// The form that the files give to a module: of the first group that names it, else of the first
-  /// that targets its class.
+  /// The group of a module: the first one that names it, else the first that targets its class;
+  /// null for none.
+  [[nodiscard]] const FormGroup* group_of(std::string_view module) const;
+  /// The form that the files give to a module: that of its group, else `form`.
   [[nodiscard]] const WeightForm& form_of(std::string_view module) const;
   [[nodiscard]] bool ignores(std::string_view module) const;
 };

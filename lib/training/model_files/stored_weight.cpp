@@ -21,11 +21,13 @@ namespace {
 using Shape = std::vector<std::int64_t>;
 
 /// The first names that fit win, so those with more parts come first.
-constexpr std::array<StoredNames, 12> kNames{{
+constexpr std::array<StoredNames, 14> kNames{{
     {".weight_packed", ".weight_scale", ".weight_global_scale", ".weight", true},
     {".weight", ".weight_scale_inv", "", ".weight"},
     {".weight", ".weight_scale", ".weight_scale_2", ".weight"},
     {".weight", ".scale", "", ".weight"},
+    {".weight", ".qscale_weight", "", ".weight"},
+    {".weight", ".scale_weight", "", ".weight"},
     {"._weight_qdata", "._weight_scale", "._weight_per_tensor_scale", ".weight"},
     {"_blocks", "_scales", "", "", false, true, true},
     {"_packed", "_scale", "_global_scale", "", true, true},
@@ -166,7 +168,8 @@ std::vector<Tiling> plain_tilings(const StoredWeight& w, bool allows_groups) {
 
 void set_plain_tiles(StoredWeight& weight) {
   const TensorSpec& scale = weight.scale.spec;
-  if (count_of(scale) == 1) {
+  const bool both_empty = count_of(scale) == 0 && count_of(weight.codes) == 0;
+  if (count_of(scale) == 1 || both_empty) {
     weight.row_block = std::max<std::int64_t>(1, weight.rows);
     weight.k_block = std::max<std::int64_t>(1, weight.k);
     return;
