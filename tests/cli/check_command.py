@@ -2,7 +2,7 @@
 
 Usage: check_command.py PATH_OF_FP8LAB
 
-Skips with exit code 77 where NumPy is missing (./dev setup).
+Skips with exit code 77 where NumPy or ml_dtypes is missing (./dev setup).
 """
 
 import json
@@ -12,11 +12,14 @@ import tempfile
 from pathlib import Path
 
 try:
+    import ml_dtypes  # noqa: F401, of check_folders
     import numpy as np
 except ImportError as error:
     print(f"SKIPPED: {error} (./dev setup)")
     sys.exit(77)
 
+from check_folders import FAULTS as PUBLISHED_FAULTS
+from check_folders import planted, right_folders
 from model_folder import bf16, check, finish, read_safetensors, refused, run, samples, works, write_safetensors
 
 LINEAR = ("self_attn.q_proj", "self_attn.k_proj", "self_attn.v_proj", "self_attn.o_proj", "mlp.gate_proj", "mlp.up_proj",
@@ -273,6 +276,25 @@ def test_faults(folder):
         check(f"{right}: {what} is a finding of kind {kind}", hit, (code, findings))
 
 
+def test_published(folder):
+    """Folders that were quantized in NumPy, in the layouts of other systems."""
+    right = right_folders()
+    for name, model in right.items():
+        model.write(folder / "right")
+        code, findings = checked(folder / "right")
+        check(f"{name}: nothing is found", code == 0 and findings == [], findings)
+        if model.original is None:
+            continue
+        model.write_original(folder / f"{name} original")
+        code, findings = checked(folder / "right", "--original", folder / f"{name} original")
+        check(f"{name}: nothing is found beside the original", code == 0 and findings == [], findings)
+    for name, what, change, kind, part, needs_original in PUBLISHED_FAULTS:
+        planted(right[name], change).write(folder / "planted")
+        code, findings = checked(folder / "planted", *(["--original", folder / f"{name} original"] if needs_original else []))
+        hit = code == 1 and any(f["kind"] == kind and part in f["name"] for f in findings)
+        check(f"{name}: {what} is a finding of kind {kind}", hit, (code, findings))
+
+
 def test_files(folder):
     planted = Planted(folder / "hf", folder / "shards")
     names = sorted(planted.tensors)
@@ -307,6 +329,7 @@ def test_files(folder):
 def main():
     with tempfile.TemporaryDirectory() as place:
         folder = Path(place)
+        test_published(folder)
         make_right(folder)
         test_faults(folder)
         test_files(folder)

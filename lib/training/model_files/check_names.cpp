@@ -6,9 +6,7 @@
 #include <algorithm>
 #include <array>
 #include <map>
-#include <nlohmann/json.hpp>
 #include <set>
-#include <system_error>
 
 #include "fp8lab/core/error.hpp"
 #include "fp8lab/core/json_text.hpp"
@@ -69,8 +67,19 @@ void check_form(const StoredQuantization& stored, const StoredWeight& weight,
                                     stored.where, describe(weight.form))});
     return;
   }
-  const std::string got =
-      tile_text(std::min(weight.row_block, weight.rows), std::min(weight.k_block, weight.k));
+  // Experts that lie as [experts, k, rows] have a scale for each column in place of each row.
+  const bool is_column = weight.written.shape.size() == 3 && weight.k_block == 1;
+  const std::string got = is_column ? tile_text(weight.k_block, weight.k)
+                                    : tile_text(std::min(weight.row_block, weight.rows),
+                                                std::min(weight.k_block, weight.k));
+  const bool by_row = weight.row_block == 1 && weight.k_block >= weight.k;
+  const bool by_tensor = weight.row_block >= weight.rows && weight.k_block >= weight.k;
+  if (stored.says_no_blocks && weight.form.scales == ScaleKind::plain && !by_row && !by_tensor &&
+      !is_column)
+    findings.push_back({"type", weight.scale.spec.name,
+                        fmt::format("expected a scale for each tensor or row, since {} says no "
+                                    "weight_block_size, got one for each {}",
+                                    stored.where, got)});
   if (said.tiles && said_tile(said, weight) != got)
     findings.push_back({"type", weight.scale.spec.name,
                         fmt::format("expected a scale for each {}, which {} says, got one for "
@@ -82,7 +91,14 @@ void check_form(const StoredQuantization& stored, const StoredWeight& weight,
 void check_element(const StoredQuantization& stored, const StoredWeight& weight,
                    std::vector<Finding>& findings) {
   const ElementType type = weight.codes.type;
-  if (!is_fp8(type) || type == ElementType::e4m3fn) return;
+  if (!is_fp8(type)) return;
+  if (type == ElementType::e4m3fn) {
+    if (stored.fp8_format == "e5m2")
+      findings.push_back(
+          {"type", weight.codes.name,
+           fmt::format("expected e5m2 codes, which {} says, got e4m3fn", stored.where)});
+    return;
+  }
   const bool says_e5m2 = type == ElementType::e5m2 && stored.fp8_format == "e5m2";
   const bool quark = stored.method == "quark" && type == ElementType::e4m3fnuz;
   if (!says_e5m2 && !quark)
@@ -124,22 +140,6 @@ void check_ignored(const ModelDirectory& source, const StoredModel& model,
     }
 }
 
-/// A name with a number in it, as in `layers.3.` or `experts.17.`.
-struct Numbered {
-  std::string before;
-  std::int64_t number = -1;
-  std::string after;
-};
-
-Numbered split_number(const std::string& name, std::string_view list) {
-  const std::size_t at = name.find(list);
-  if (at == std::string::npos) return {};
-  const std::size_t first = at + list.size();
-  const std::size_t end = name.find_first_not_of("0123456789", first);
-  if (end == first || end == std::string::npos || name[end] != '.' || end - first > 6) return {};
-  return {name.substr(0, first), std::stoll(name.substr(first, end - first)), name.substr(end)};
-}
-
 /// Experts of a layer have the same tensors: one that has fewer lost them.
 void check_experts(const ModelDirectory& source, std::vector<Finding>& findings) {
   std::map<std::string, std::map<std::int64_t, std::set<std::string>>> lists;
@@ -162,20 +162,6 @@ void check_experts(const ModelDirectory& source, std::vector<Finding>& findings)
   }
 }
 
-/// num_hidden_layers of config.json; 0 where it says none.
-std::int64_t layers_of(const ModelDirectory& source) {
-  const auto path = source.folder() / "config.json";
-  std::error_code error;
-  if (!std::filesystem::exists(path, error)) return 0;
-  const auto config = parse_json<nlohmann::json>(read_file(path), path.string());
-  for (const nlohmann::json* place :
-       {&config, config.contains("text_config") ? &config["text_config"] : &config})
-    if (place->is_object() && place->contains("num_hidden_layers") &&
-        (*place)["num_hidden_layers"].is_number_unsigned())
-      return (*place)["num_hidden_layers"].get<std::int64_t>();
-  return 0;
-}
-
 void check_layers(const ModelDirectory& source, std::vector<Finding>& findings) {
   std::map<std::string, std::set<std::int64_t>> lists;
   for (const WeightShard& shard : source.shards())
@@ -183,7 +169,7 @@ void check_layers(const ModelDirectory& source, std::vector<Finding>& findings) 
       const Numbered part = split_number("." + tensor.name, ".layers.");
       if (part.number >= 0) lists[part.before.substr(1)].insert(part.number);
     }
-  const std::int64_t layers = layers_of(source);
+  const std::int64_t layers = number_in_config(source, {"num_hidden_layers"});
   for (const auto& [before, numbers] : lists) {
     // The language part: other parts have lists of their own lengths.
     const bool main = before == "model.layers." || before == "layers." || lists.size() == 1;
@@ -213,7 +199,8 @@ void check_siblings(const ModelDirectory& source, std::vector<Finding>& findings
     for (const auto& [after, numbers] : tensors)
       if (numbers.size() == 1) others.insert(*numbers.begin());
     for (const auto& [after, numbers] : tensors) {
-      const bool is_weight = after.ends_with(".weight") || after.ends_with("_packed");
+      const bool is_weight =
+          after.ends_with(".weight") || after.ends_with("_packed") || after.ends_with("bias");
       if (!is_weight || layers.size() < 3 || numbers.size() + 1 != layers.size()) continue;
       for (const std::int64_t layer : layers)
         if (!numbers.contains(layer) && !others.contains(layer))
@@ -249,6 +236,15 @@ void check_series(const ModelDirectory& source, std::vector<Finding>& findings) 
 }
 
 }  // namespace
+
+Numbered split_number(const std::string& name, std::string_view list) {
+  const std::size_t at = name.find(list);
+  if (at == std::string::npos) return {};
+  const std::size_t first = at + list.size();
+  const std::size_t end = name.find_first_not_of("0123456789", first);
+  if (end == first || end == std::string::npos || name[end] != '.' || end - first > 6) return {};
+  return {name.substr(0, first), std::stoll(name.substr(first, end - first)), name.substr(end)};
+}
 
 void check_names(const ModelDirectory& source, const StoredModel& model,
                  std::vector<Finding>& findings) {

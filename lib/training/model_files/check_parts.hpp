@@ -1,8 +1,11 @@
 #pragma once
 // The parts of `check_model`.
 
+#include <cstdint>
+#include <initializer_list>
 #include <map>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "training/model_files/check_model.hpp"
@@ -10,7 +13,24 @@
 
 namespace fp8lab {
 
-/// Names, shapes, types and the configuration: all that headers and config.json say.
+/// A name with a number in it, as in `layers.3.` or `experts.17.`.
+struct Numbered {
+  std::string before = {};
+  std::int64_t number = -1;  ///< -1 for a name without one
+  std::string after = {};
+};
+Numbered split_number(const std::string& name, std::string_view list);
+
+/// A number of config.json under the first of `keys` that it has, at its top or in the part of the
+/// language model; 0 for none.
+std::int64_t number_in_config(const ModelDirectory& source,
+                              std::initializer_list<const char*> keys);
+
+/// What config.json says of the model and of its quantization, against the tensors.
+void check_config(const ModelDirectory& source, const StoredModel& model,
+                  std::vector<Finding>& findings);
+
+/// Names, shapes and types: all that headers say.
 void check_names(const ModelDirectory& source, const StoredModel& model,
                  std::vector<Finding>& findings);
 
@@ -24,6 +44,10 @@ struct WeightRange {
 void check_values(const StoredModel& model, const StoredWeight& weight,
                   const std::vector<float>& scales, const SafetensorsFile& file,
                   const TensorView& codes, std::vector<WeightRange>& ranges,
+                  std::vector<Finding>& findings);
+
+/// A tensor of floats that is not quantized: NaN, infinite values, and a matrix of zeros.
+void check_floats(const TensorSpec& spec, const SafetensorsFile& file, const TensorView& tensor,
                   std::vector<Finding>& findings);
 
 /// Weights whose values are far larger than those of all others.

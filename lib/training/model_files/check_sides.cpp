@@ -5,8 +5,10 @@
 #include <algorithm>
 #include <cmath>
 #include <map>
+#include <optional>
 #include <set>
 
+#include "fp8lab/core/counted.hpp"
 #include "training/model_files/check_parts.hpp"
 #include "training/model_files/siblings.hpp"
 
@@ -14,6 +16,23 @@ namespace fp8lab {
 namespace {
 
 constexpr std::int64_t kMostValues = 1 << 16;
+
+/// Keys and values have an amax of at most some hundreds: amax / 448 is below 1.
+constexpr float kLargestKv = 16.0F;
+/// Inputs of layers have an amax of some tens in the median of a model.
+constexpr double kLargestInput = 1e4;
+/// Joined weights have one input, so their scales are the same but for the calibration.
+constexpr double kUnlikeJoined = 16.0;
+/// The same layer of other blocks has inputs of similar size; only the last projection of a block
+/// has massive ones.
+constexpr double kUnlikeInput = 256.0;
+constexpr double kUnlikeMassive = 65536.0;
+
+bool has_massive_inputs(std::string_view module) {
+  for (const std::string_view leaf : {"down_proj", "w2", "fc2", "dense_4h_to_h", "out_proj"})
+    if (module.ends_with(leaf)) return true;
+  return false;
+}
 
 std::vector<float> values_of(const ModelDirectory& source, const StoredTensor& tensor) {
   const std::unique_ptr<SafetensorsFile> file = source.open(tensor.shard);
@@ -40,6 +59,8 @@ class SideCheck {
   void run() {
     for (const SideTensor& side : model_.sides) check_side(side);
     check_missing_inputs();
+    check_extra_inputs();
+    check_sizes_of_inputs();
     check_kv();
     check_joined();
   }
@@ -64,6 +85,7 @@ class SideCheck {
              fmt::format("expected a finite scale above 0, got {}", value));
         break;
       }
+    if (side.side == SideScale::kv_cache) check_kv_values(spec, values);
     if (side.side != SideScale::input) return;
     const std::string& owner = side.module;
     if (!owner.empty()) inputs_[owner] = values.empty() ? 0.0F : values[0];
@@ -72,23 +94,120 @@ class SideCheck {
            fmt::format("expected codes of {}, whose inputs it scales, got none", owner));
   }
 
+  /// One number, or one for each head of keys and values; sizes that an amax can give.
+  void check_kv_values(const TensorSpec& spec, const std::vector<float>& values) {
+    const std::int64_t heads = number_in_config(source_, {"num_key_value_heads"});
+    const auto count = std::ssize(values);
+    if (count != 1 && heads > 0 && count % heads != 0)
+      tell("KV scale", spec.name,
+           fmt::format("expected one scale, or one for each of {}, got {}", counted(heads, "head"),
+                       shape_text(spec.shape)));
+    const auto large = std::find_if(values.begin(), values.end(), [](float value) {
+      return std::isfinite(value) && value > kLargestKv;
+    });
+    if (large != values.end())
+      tell("KV scale", spec.name,
+           fmt::format("expected a scale of up to {}, got {}: a reciprocal", kLargestKv, *large));
+  }
+
   /// Whether the codes of a module are a fault already.
   [[nodiscard]] bool is_faulty(const std::string& module) const {
     return std::any_of(model_.faults.begin(), model_.faults.end(),
                        [&](const StoredFault& fault) { return fault.tensor.starts_with(module); });
   }
 
+  /// Whether the configuration says that the inputs of a module have scales in the files.
+  [[nodiscard]] std::optional<bool> has_static_inputs(std::string_view module) const {
+    const FormGroup* group = model_.stored.group_of(module);
+    if (group != nullptr) return group->static_inputs;
+    if (model_.stored.static_inputs) return true;
+    if (model_.stored.has_dynamic_inputs) return false;
+    return std::nullopt;
+  }
+
   void check_missing_inputs() {
-    if (!model_.stored.static_inputs || !model_.stored.groups.empty()) {
-      check_uneven_inputs();
-      return;
-    }
-    for (const StoredWeight& weight : model_.weights)
-      if (!inputs_.contains(weight.module))
+    bool says = false;
+    for (const StoredWeight& weight : model_.weights) {
+      const std::optional<bool> is_static = has_static_inputs(weight.module);
+      says = says || is_static.has_value();
+      if (is_static.value_or(false) && !inputs_.contains(weight.module))
         tell("input scale", weight.module,
              fmt::format("expected a scale of its inputs, since {} says that they are static, got "
                          "none",
                          model_.stored.where));
+    }
+    if (!says) check_uneven_inputs();
+  }
+
+  void check_extra_inputs() {
+    for (const StoredWeight& weight : model_.weights)
+      if (inputs_.contains(weight.module) && !has_static_inputs(weight.module).value_or(true))
+        tell("input scale", weight.module,
+             fmt::format("expected no scale of its inputs, which {} computes at run time, got one",
+                         model_.stored.where));
+  }
+
+  /// The amax of inputs that a scale stands for; 0 where it is not a number above 0.
+  [[nodiscard]] double input_amax(const StoredWeight& weight) const {
+    const auto found = inputs_.find(weight.module);
+    if (found == inputs_.end() || !std::isfinite(found->second) || found->second <= 0.0F)
+      return 0.0;
+    const double scale = found->second;
+    if (weight.form.scales != ScaleKind::two_level) return 448.0 * scale;
+    return weight.names->divides ? 2688.0 / scale : 2688.0 * scale;
+  }
+
+  /// Reciprocals, by the sizes of inputs that scales stand for.
+  void check_sizes_of_inputs() {
+    std::map<std::string, std::vector<double>> leaves;
+    std::map<std::string, std::vector<double>> joined;
+    std::vector<double> all;
+    for (const StoredWeight& weight : model_.weights) {
+      const double amax = input_amax(weight);
+      if (amax == 0.0) continue;
+      all.push_back(amax);
+      leaves[leaf_of(weight)].push_back(amax);
+      joined[joined_module(weight.module)].push_back(amax);
+    }
+    if (all.empty()) return;
+    const double middle = median(all);
+    if (middle > kLargestInput)
+      tell(
+          "input scale", "",
+          fmt::format("expected scales that stand for inputs of up to some hundreds, got {:.3g} in "
+                      "the median of {}: reciprocals",
+                      middle, counted(all.size(), "module")));
+    for (const StoredWeight& weight : model_.weights) {
+      const double amax = input_amax(weight);
+      if (amax == 0.0 || middle > kLargestInput) continue;
+      const double limit = has_massive_inputs(weight.module) ? kUnlikeMassive : kUnlikeInput;
+      const std::vector<double>& leaf = leaves[leaf_of(weight)];
+      const std::string whole = joined_module(weight.module);
+      if (leaf.size() > 2)
+        tell_unlike(weight, amax, median(leaf), limit, "in the same layer of other blocks");
+      else if (!whole.empty() && joined[whole].size() > 1)
+        tell_unlike(weight, amax, median(joined[whole]), kUnlikeJoined,
+                    "in the layers that have the same input");
+    }
+  }
+
+  void tell_unlike(const StoredWeight& weight, double amax, double middle, double limit,
+                   std::string_view where) {
+    if (amax <= limit * middle && middle <= limit * amax) return;
+    tell("input scale", weight.module,
+         fmt::format("expected a scale of inputs of about {:.3g}, as {}, got one of {:.3g}", middle,
+                     where, amax));
+  }
+
+  static std::string leaf_of(const StoredWeight& weight) {
+    return fmt::format("{} {}", describe(weight.form),
+                       weight.module.substr(weight.module.rfind('.') + 1));
+  }
+
+  static double median(std::vector<double> values) {
+    const auto middle = values.begin() + static_cast<std::ptrdiff_t>((values.size() - 1) / 2);
+    std::nth_element(values.begin(), middle, values.end());
+    return *middle;
   }
 
   /// Without a word in the configuration, modules of one form have input scales, or none has.
@@ -141,7 +260,7 @@ class SideCheck {
         const std::size_t at = tensor.name.find("attn.k_proj.");
         if (at != std::string::npos) attentions.insert(tensor.name.substr(0, at + 4));
       }
-    const bool is_static = model_.stored.kv_scheme.find("\"dynamic\":false") != std::string::npos;
+    const bool is_static = model_.stored.kv_is_static;
     if (!is_static && layers.empty()) return;
     for (const std::string& attention : attentions)
       if (!layers.contains(attention))

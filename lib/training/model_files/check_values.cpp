@@ -6,6 +6,7 @@
 #include <array>
 #include <bit>
 #include <cmath>
+#include <cstring>
 #include <mutex>
 
 #include "fp8lab/core/counted.hpp"
@@ -34,6 +35,11 @@ constexpr float kSmallestValue = 1e-6F;
 /// Of one tile among those of a weight, and of one weight among all: a scale of amax in place of
 /// amax / 448 is 448 times too large.
 constexpr float kOutlier = 256.0F;
+/// Of a tile of many elements below the median of a weight; smaller ones may hold a dead channel.
+constexpr float kFaint = 1024.0F;
+constexpr std::int64_t kManyElements = 1024;
+/// Of a group below the median: an exponent of zero is 2^-127.
+constexpr float kNothing = 1.8446744e19F;  // 2^64
 /// FP4 codes at the largest: 17 % of uniform values, 10 % of normal ones.
 constexpr double kSaturatedNarrow = 0.25;
 
@@ -214,10 +220,22 @@ class ValueCheck {
       tell("NaN codes", weight_.codes.name,
            fmt::format("expected codes of numbers, got {} of NaN or infinity among {}",
                        counts_.not_finite, counts_.elements));
-    const bool all_zero = std::all_of(counts_.tile_top.begin(), counts_.tile_top.end(),
-                                      [](std::uint8_t top) { return top == 0; });
-    if (all_zero && counts_.elements > 0 && counts_.not_finite == 0)
+    if (counts_.elements == 0 || counts_.not_finite > 0) return;
+    const std::size_t tiles = counts_.tile_top.size() / static_cast<std::size_t>(weight_.batch);
+    std::int64_t zeros = 0;
+    for (std::size_t first = 0; first < counts_.tile_top.size(); first += tiles) {
+      const auto begin = counts_.tile_top.begin() + static_cast<std::ptrdiff_t>(first);
+      zeros += std::all_of(begin, begin + static_cast<std::ptrdiff_t>(tiles),
+                           [](std::uint8_t top) { return top == 0; })
+                   ? 1
+                   : 0;
+    }
+    if (zeros > 0 && weight_.batch == 1)
       tell("range", weight_.codes.name, "expected codes that are not all 0, got zeros");
+    else if (zeros > 0)
+      tell("range", weight_.codes.name,
+           fmt::format("expected codes that are not all 0, got zeros in {} of {}", zeros,
+                       counted(weight_.batch, "expert")));
   }
 
   /// Bytes of E8M0 stored as numbers, and scales that are no powers of two where the configuration
@@ -291,7 +309,9 @@ class ValueCheck {
       if (counts_.tile_top[i] != 0 && scales_[i] != 0.0F)
         sizes.push_back(m_.values[counts_.tile_top[i]] * scales_[i]);
     if (sizes.empty()) return 0.0F;
-    const float largest = *std::max_element(sizes.begin(), sizes.end());
+    const auto [least, most] = std::minmax_element(sizes.begin(), sizes.end());
+    const float smallest = *least;
+    const float largest = *most;
     const auto middle = sizes.begin() + static_cast<std::ptrdiff_t>(sizes.size() / 2);
     std::nth_element(sizes.begin(), middle, sizes.end());
     if (*middle >= kLargestValue) {
@@ -309,8 +329,19 @@ class ValueCheck {
            fmt::format("expected tiles of similar size, got one with values up to {:.3g} where the "
                        "median is {:.3g}",
                        largest, *middle));
+    } else if (smallest * (has_large_tiles() ? kFaint : kNothing) < *middle) {
+      tell("outlier", scale_name(),
+           fmt::format("expected tiles of similar size, got one with values up to {:.3g} where the "
+                       "median is {:.3g}",
+                       smallest, *middle));
     }
     return *middle >= kLargestValue ? 0.0F : largest;
+  }
+
+  [[nodiscard]] bool has_large_tiles() const {
+    return std::min(weight_.row_block, weight_.rows) > 1 &&
+           std::min(weight_.row_block, weight_.rows) * std::min(weight_.k_block, weight_.k) >=
+               kManyElements;
   }
 
   const StoredModel& model_;
@@ -321,7 +352,62 @@ class ValueCheck {
   std::vector<Finding>& findings_;
 };
 
+struct FloatCounts {
+  std::int64_t nan = 0;
+  std::int64_t infinite = 0;
+  bool has_value = false;  ///< other than 0
+};
+
+/// Counts by bits: `infinity` is the code of the positive one.
+template <class Word>
+void count_floats(std::span<const std::byte> bytes, Word infinity, FloatCounts& counts) {
+  const auto magnitudes = static_cast<Word>(static_cast<Word>(~Word{0}) >> 1U);
+  constexpr std::size_t kRun = std::size_t{1} << 14;
+  std::array<Word, kRun> words;
+  for (std::size_t begin = 0; begin < bytes.size(); begin += sizeof(words)) {
+    const std::size_t size = std::min(sizeof(words), bytes.size() - begin);
+    std::memcpy(words.data(), bytes.data() + begin, size);
+    Word largest = 0;
+    for (std::size_t i = 0; i < size / sizeof(Word); ++i)
+      largest = std::max(largest, static_cast<Word>(words[i] & magnitudes));
+    counts.has_value = counts.has_value || largest != 0;
+    if (largest < infinity) continue;
+    for (std::size_t i = 0; i < size / sizeof(Word); ++i) {
+      const auto magnitude = static_cast<Word>(words[i] & magnitudes);
+      counts.nan += magnitude > infinity ? 1 : 0;
+      counts.infinite += magnitude == infinity ? 1 : 0;
+    }
+  }
+}
+
 }  // namespace
+
+void check_floats(const TensorSpec& spec, const SafetensorsFile& file, const TensorView& tensor,
+                  std::vector<Finding>& findings) {
+  constexpr std::size_t kPart = std::size_t{8} << 20;
+  FloatCounts counts;
+  for (std::size_t at = 0; at < tensor.bytes.size(); at += kPart) {
+    const auto part = tensor.bytes.subspan(at, std::min(kPart, tensor.bytes.size() - at));
+    if (spec.type == ElementType::bf16)
+      count_floats<std::uint16_t>(part, 0x7f80U, counts);
+    else if (spec.type == ElementType::f16)
+      count_floats<std::uint16_t>(part, 0x7c00U, counts);
+    else if (spec.type == ElementType::f32)
+      count_floats<std::uint32_t>(part, 0x7f800000U, counts);
+    else
+      return;
+    file.file().release(part);
+  }
+  // Masks are added to logits.
+  const bool is_mask = spec.name.find("mask") != std::string::npos;
+  if (counts.nan > 0 || (counts.infinite > 0 && !is_mask))
+    findings.push_back({"NaN values", spec.name,
+                        fmt::format("expected finite values, got {} of NaN and {} of infinity",
+                                    counts.nan, counts.infinite)});
+  const bool is_matrix = spec.shape.size() >= 2 && spec.name.ends_with(".weight");
+  if (is_matrix && !counts.has_value && element_count(spec.shape, spec.name) >= kManyElements)
+    findings.push_back({"range", spec.name, "expected values that are not all 0, got zeros"});
+}
 
 void check_values(const StoredModel& model, const StoredWeight& weight,
                   const std::vector<float>& scales, const SafetensorsFile& file,

@@ -6,6 +6,7 @@
 #include <array>
 #include <atomic>
 #include <bit>
+#include <cmath>
 
 #include "fp8lab/cast/encode.hpp"
 #include "fp8lab/core/ceil_divide.hpp"
@@ -83,10 +84,15 @@ CastDifference differences(const Recipe& recipe, const TensorView& original,
   };
   const QuantizedWeight quantized = quantize_weight(
       recipe, original, take, [](auto) {}, amax);
-  CastDifference difference{wrong, 0};
+  CastDifference difference{.codes = wrong};
   const std::vector<float> scales = stored_scales(quantized, result);
-  for (std::size_t i = 0; i < scales.size(); ++i)
-    difference.scales += i < result.scales.size() && same_bits(scales[i], result.scales[i]) ? 0 : 1;
+  for (std::size_t i = 0; i < scales.size(); ++i) {
+    if (i < result.scales.size() && same_bits(scales[i], result.scales[i])) continue;
+    ++difference.scales;
+    const double error =
+        i < result.scales.size() ? std::abs(result.scales[i] / double{scales[i]} - 1.0) : 1.0;
+    difference.scale_error = std::max(difference.scale_error, std::isfinite(error) ? error : 1.0);
+  }
   return difference;
 }
 
@@ -159,6 +165,7 @@ class WeightSearch {
       if (!one) return std::nullopt;
       all.codes += one->codes;
       all.scales += one->scales;
+      all.scale_error = std::max(all.scale_error, one->scale_error);
       if (!all.none() && e + 1 < weight_.batch && weight_.batch > 8) break;
     }
     return all;
@@ -247,6 +254,7 @@ void RecipeSearch::compare(const Search& search, const Preset& preset,
   }
   if (!difference) return;
   if (difference->none()) found.presets.push_back(&preset);
+  found.others.emplace_back(&preset, *difference);
   if (found.nearest_preset != nullptr && difference->codes >= found.nearest.codes) return;
   found.nearest = *difference;
   found.nearest_preset = &preset;
@@ -275,6 +283,18 @@ void RecipeSearch::add(const StoredWeight& weight, const std::vector<float>& sca
   found_.push_back(std::move(found));
 }
 
+bool RecipeSearch::is_near(const Found& found, const Preset& preset) {
+  // Two units in the last place of binary32, and the codes that such a scale moves.
+  constexpr double kLastPlaces = 2.4e-7;
+  constexpr std::int64_t kFewCodes = 50;  // one of this many
+  return std::any_of(found.others.begin(), found.others.end(), [&](const auto& tried) {
+    const CastDifference& difference = tried.second;
+    const bool explains = difference.scales > 0 || !found.presets.empty();
+    return tried.first == &preset && explains && difference.scale_error <= kLastPlaces &&
+           difference.codes * kFewCodes <= found.elements;
+  });
+}
+
 void RecipeSearch::finish(CheckedModel& checked) const {
   std::map<std::string, std::map<const Preset*, std::int64_t>> counts;
   std::map<std::string, std::int64_t> weights;
@@ -294,7 +314,7 @@ void RecipeSearch::finish(CheckedModel& checked) const {
     const bool is_common =
         std::find(one.presets.begin(), one.presets.end(), common) != one.presets.end();
     if (!one.presets.empty()) error.recipe = is_common ? common->name : one.presets.front()->name;
-    if (is_common || 2 * most->second <= weights[one.kind]) continue;
+    if (is_common || 2 * most->second <= weights[one.kind] || is_near(one, *common)) continue;
     const std::string got = !one.presets.empty()
                                 ? fmt::format("those of {}", error.recipe)
                                 : fmt::format("{} other codes of {} and {} other scales",

@@ -7,6 +7,7 @@
 #include <set>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "fp8lab/scaling/presets.hpp"
@@ -32,6 +33,7 @@ struct CastResult {
 struct CastDifference {
   std::int64_t codes = 0;
   std::int64_t scales = 0;
+  double scale_error = 0.0;  ///< the largest of the scales, relative to the recipe's
   bool none() const { return codes == 0 && scales == 0; }
 };
 
@@ -63,10 +65,14 @@ class RecipeSearch {
     std::size_t error = 0;
     std::string kind;                    ///< weights of one kind should have one recipe
     std::vector<const Preset*> presets;  ///< all that give these codes and scales
-    CastDifference nearest;              ///< of the recipe that differs least
+    std::vector<std::pair<const Preset*, CastDifference>> others;  ///< all that were tried
+    CastDifference nearest;  ///< of the recipe that differs least
     const Preset* nearest_preset = nullptr;
     std::int64_t elements = 0;
   };
+  /// Whether a weight is that of a recipe but for the last bit: its scale was rounded otherwise, or
+  /// a product by the reciprocal stands for a quotient.
+  static bool is_near(const Found& found, const Preset& preset);
   template <class Search>
   static void compare(const Search& search, const Preset& preset,
                       const std::vector<const TensorView*>& joined, Found& found);
