@@ -516,7 +516,8 @@ TEST_CASE("what is no weight of a recipe is said", "[model_files]") {
   const std::span<const float> two = std::span(scales).first(2);
   CHECK(back({view({2, 3}), two, 1, 3}, ElementType::f32, 24) == "accepted");
   CHECK(back({view({2, 3}), two, 1, 100}, ElementType::f16, 12) == "accepted");
-  const std::string shape = "codes: expected one code per byte, [rows, k] in blocks, got ";
+  const std::string shape =
+      "codes: expected one code per byte or packed, [rows, k] in blocks, got ";
   for (const std::vector<std::int64_t>& other :
        {std::vector<std::int64_t>{}, {6}, {2, 3, 1}, {1, 2, 3}, {2, 1, 3}, {1, 2, 3, 1}})
     CHECK(back({view(other), two, 1, 3}, ElementType::f32, 24) == shape + shape_text(other));

@@ -88,8 +88,8 @@ void check_listed(const ModelDirectory& source, const StoredModel& model,
   for_each_tensor(source, [&](const TensorSpec& tensor) {
     std::string tail = from_layer(tensor.name);
     while (!tail.empty() && known.insert(tail).second) {
-      tail.resize(tail.size() - 1);
-      tail.resize(tail.rfind('.') + 1);
+      tail.pop_back();
+      tail.erase(tail.rfind('.') + 1);
     }
   });
   for (const auto& [name, tail] : listed)

@@ -299,7 +299,7 @@ class Sorter {
     for (const std::string_view ending :
          {"_scale_inv", "_global_scale", "_per_tensor_scale", "_scale_2", "_scales", "_scale"})
       if (base.ends_with(ending)) {
-        base.resize(base.size() - ending.size());
+        base.erase(base.size() - ending.size());
         break;
       }
     std::string got = "none";

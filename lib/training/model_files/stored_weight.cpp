@@ -273,7 +273,7 @@ std::vector<float> spread(const StoredWeight& weight, std::vector<float> scales)
 
 /// Rows of some MB: whole blocks of them, or part of the only one.
 std::int64_t rows_at_a_time(const StoredWeight& weight) {
-  constexpr std::int64_t kElements = std::int64_t{1} << 22;
+  constexpr std::int64_t kElements = std::int64_t{1} << 24;
   const std::int64_t block = weight.row_block;
   const std::int64_t unit = block >= weight.rows ? 1 : block;
   const std::int64_t row = std::max<std::int64_t>(1, weight.k);
@@ -289,18 +289,46 @@ TensorView codes_of(const StoredWeight& weight, std::int64_t rows, std::span<con
   return {type, {rows, weight.k}, memory};
 }
 
-/// What a part of a weight is written to.
-void write_part(const StoredWeight& weight, const WeightPart& part, NonFiniteWeight& found,
-                std::vector<std::byte>& bytes, SafetensorsWriter& out) {
+/// Writes an expert that lies otherwise in floats.
+void write_turned(const StoredWeight& weight, const WeightPart& part, NonFiniteWeight& found,
+                  SafetensorsWriter& out) {
   const std::size_t width = element_bytes(weight.written.type);
-  bytes.resize(static_cast<std::size_t>(part.rows * weight.k) * width);
+  std::vector<std::byte> bytes(static_cast<std::size_t>(part.rows * weight.k) * width);
   const NonFiniteValues values = dequantize_weight(part.codes, weight.written.type, bytes);
   found.values.nan += values.nan;
   found.values.infinite += values.infinite;
-  const auto first =
-      static_cast<std::uint64_t>((part.expert * weight.rows + part.first) * weight.k);
-  if (weight.turns_output) bytes = transposed(bytes, part.rows, weight.k, weight.written.type);
-  out.write(weight.written.name, first * width, bytes);
+  const auto first = static_cast<std::uint64_t>(part.expert * weight.rows * weight.k);
+  out.write(weight.written.name, first * width,
+            transposed(bytes, part.rows, weight.k, weight.written.type));
+}
+
+/// Writes all experts whose rows lie in floats as in codes, from all threads.
+void write_straight(const StoredWeight& weight, const std::vector<float>& scales,
+                    const SafetensorsFile& file, const TensorView& tensor, NonFiniteWeight& found,
+                    SafetensorsWriter& out) {
+  if (weight.batch * weight.rows * weight.k == 0) return;
+  const bool packs = is_packed_storage(weight.codes.type);
+  const ElementType type = packs ? packed(element_type_of(weight.form.format)) : weight.codes.type;
+  const auto size = tensor.bytes.size() / static_cast<std::size_t>(weight.batch);
+  const auto tiles = static_cast<std::size_t>(weight.tile_rows() * weight.tile_columns());
+  const std::size_t width = element_bytes(weight.written.type);
+  for (std::int64_t e = 0; e < weight.batch; ++e) {
+    const auto expert = static_cast<std::size_t>(e);
+    const ScaledCodes codes{
+        {type, {weight.rows, weight.k}, tensor.bytes.subspan(expert * size, size)},
+        std::span(scales).subspan(expert * tiles, tiles),
+        weight.row_block,
+        weight.k_block};
+    const NonFiniteValues values = dequantize_parts(
+        codes, weight.written.type,
+        [&](std::int64_t first, std::span<const std::byte> bytes) {
+          const auto at = static_cast<std::uint64_t>(e * weight.rows * weight.k + first);
+          out.write(weight.written.name, at * width, bytes);
+        },
+        [&](auto part) { file.file().release(part); });
+    found.values.nan += values.nan;
+    found.values.infinite += values.infinite;
+  }
 }
 
 /// Scales that spoil values. A tile of zeros may have a scale of 0 among groups of one byte.
@@ -447,9 +475,11 @@ TensorTask dequantize_task(const ModelDirectory& source, const StoredWeight& wei
     NonFiniteWeight found{.name = weight.written.name, .values = {}};
     found.elements = element_count(weight.written.shape, weight.written.name);
     count_scales(weight, scales, found);
-    std::vector<std::byte> memory;
-    for_each_part_of(weight, scales, file, tensor,
-                     [&](const WeightPart& part) { write_part(weight, part, found, memory, out); });
+    if (weight.turns_output)
+      for_each_part_of(weight, scales, file, tensor,
+                       [&](const WeightPart& part) { write_turned(weight, part, found, out); });
+    else
+      write_straight(weight, scales, file, tensor, found, out);
     if (!describe(found).empty()) report.push_back(std::move(found));
   };
   return {weight.codes, {weight.written}, work};

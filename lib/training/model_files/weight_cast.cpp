@@ -14,6 +14,7 @@
 #include "fp8lab/core/float_environment.hpp"
 #include "fp8lab/core/threads.hpp"
 #include "fp8lab/formats/format.hpp"
+#include "fp8lab/tensors/packed.hpp"
 #include "hwy/cache_control.h"
 
 namespace fp8lab {
@@ -268,23 +269,14 @@ QuantizedWeight quantize_weight(const Recipe& recipe, const TensorView& weight,
 
 namespace {
 
-void multiply_row(std::span<const std::uint8_t> codes, std::span<const float> table,
-                  const float* scales, std::int64_t k_block, std::span<float> values) {
+/// Multiplies the values of a row by the scales of their tiles.
+void multiply_row(const float* scales, std::int64_t k_block, std::span<float> values) {
   const auto block = static_cast<std::size_t>(k_block);
-  for (std::size_t begin = 0; begin < codes.size(); begin += block, ++scales) {
-    const std::size_t end = std::min(codes.size(), begin + block);
-    for (std::size_t c = begin; c < end; ++c) values[c] = table[codes[c]] * *scales;
+  for (std::size_t begin = 0; begin < values.size(); begin += block, ++scales) {
+    const std::size_t end = std::min(values.size(), begin + block);
+    const float scale = *scales;
+    for (std::size_t c = begin; c < end; ++c) values[c] *= scale;
   }
-}
-
-void narrow(std::span<const float> values, ElementType type, std::byte* bytes) {
-  if (type == ElementType::f32) {
-    std::memcpy(bytes, values.data(), values.size_bytes());
-    return;
-  }
-  std::vector<std::uint16_t> codes(values.size());
-  encode(values, std::span(codes), {.format = *format_of(type), .policy = kMlDtypes});
-  std::memcpy(bytes, codes.data(), 2 * codes.size());
 }
 
 /// Elements whose exponent is all ones.
@@ -312,67 +304,118 @@ NonFiniteValues count_non_finite(std::span<const std::byte> bytes, ElementType t
   return count_non_finite_words<std::uint16_t>(bytes, exponent);
 }
 
+/// A thread's memory.
+struct BackMemory {
+  std::vector<std::byte> codes;  ///< one a byte, where the file packs them
+  std::vector<float> values;
+  std::vector<std::uint16_t> words;
+};
+
 struct BackWork {
   const ScaledCodes& weight;
-  std::span<const float> table;
+  FormatId format;
   ElementType type;
-  std::span<std::byte> bytes;
+  const TakeValues& take;
   std::int64_t columns;
   std::span<NonFiniteValues> counts;  ///< a place a part
   std::int64_t step;
 
-  [[nodiscard]] std::vector<float> make() const { return {}; }
-  void run(std::vector<float>& values, Rows part) const {
+  [[nodiscard]] BackMemory make() const { return {}; }
+  void run(BackMemory& memory, Rows part) const {
     const FloatEnvironment environment;
-    const auto k = static_cast<std::size_t>(weight.codes.shape[1]);
-    values.resize(static_cast<std::size_t>(part.rows) * k);
-    for (std::int64_t r = 0; r < part.rows; ++r) {
-      const std::int64_t row = part.first + r;
-      const auto* const codes = reinterpret_cast<const std::uint8_t*>(weight.codes.bytes.data()) +
-                                static_cast<std::size_t>(row) * k;
-      multiply_row({codes, k}, table,
-                   weight.inverse_scales.data() + row / weight.row_block * columns, weight.k_block,
-                   std::span(values).subspan(static_cast<std::size_t>(r) * k, k));
+    const std::int64_t k = weight.codes.shape[1];
+    memory.values.resize(static_cast<std::size_t>(part.rows * k));
+    decode(codes_of(memory, part), memory.values, {.format = format});
+    for (std::int64_t r = 0; r < part.rows; ++r)
+      multiply_row(weight.inverse_scales.data() + (part.first + r) / weight.row_block * columns,
+                   weight.k_block,
+                   std::span(memory.values)
+                       .subspan(static_cast<std::size_t>(r * k), static_cast<std::size_t>(k)));
+    const std::span<const std::byte> bytes = narrowed(memory);
+    counts[static_cast<std::size_t>(part.first / step)] = count_non_finite(bytes, type);
+    take(part.first * k, bytes);
+  }
+
+ private:
+  [[nodiscard]] std::span<const std::uint8_t> codes_of(BackMemory& memory, Rows part) const {
+    const TensorView& all = weight.codes;
+    const std::size_t row = all.bytes.size() / static_cast<std::size_t>(all.shape[0]);
+    std::span<const std::byte> bytes = all.bytes.subspan(static_cast<std::size_t>(part.first) * row,
+                                                         static_cast<std::size_t>(part.rows) * row);
+    if (is_packed(all.type)) {
+      memory.codes = unpack_codes({all.type, {part.rows, all.shape[1]}, bytes});
+      bytes = memory.codes;
     }
-    const std::size_t width = element_bytes(type);
-    const std::span<std::byte> part_bytes =
-        bytes.subspan(static_cast<std::size_t>(part.first) * k * width, values.size() * width);
-    narrow(values, type, part_bytes.data());
-    counts[static_cast<std::size_t>(part.first / step)] = count_non_finite(part_bytes, type);
+    return {reinterpret_cast<const std::uint8_t*>(bytes.data()), bytes.size()};
+  }
+
+  [[nodiscard]] std::span<const std::byte> narrowed(BackMemory& memory) const {
+    if (type == ElementType::f32) return std::as_bytes(std::span(memory.values));
+    memory.words.resize(memory.values.size());
+    encode(memory.values, std::span(memory.words),
+           {.format = *format_of(type), .policy = kMlDtypes});
+    return std::as_bytes(std::span(memory.words));
   }
 };
 
-}  // namespace
-
-NonFiniteValues dequantize_weight(const ScaledCodes& weight, ElementType type,
-                                  std::span<std::byte> bytes) {
+/// Throws `Error` for codes, scales or a type that do not fit.
+void require_scaled(const ScaledCodes& weight, ElementType type) {
   const TensorView& codes = weight.codes;
-  const std::optional<FormatId> id = format_of(codes.type);
+  const std::optional<FormatId> id = format_of(unpacked(codes.type));
   require(codes.shape.size() == 2 && id && format(*id).storage_bits == 8 && weight.row_block > 0 &&
               weight.k_block > 0,
-          "codes", "one code per byte, [rows, k] in blocks", shape_text(codes.shape));
+          "codes", "one code per byte or packed, [rows, k] in blocks", shape_text(codes.shape));
   require(type == ElementType::f32 || type == ElementType::f16 || type == ElementType::bf16, "type",
           "f32, f16 or bf16", to_string(type));
-  const std::int64_t rows = codes.shape[0];
-  const std::int64_t k = codes.shape[1];
-  const std::int64_t columns = (k + weight.k_block - 1) / weight.k_block;
-  const auto scales =
-      static_cast<std::size_t>((rows + weight.row_block - 1) / weight.row_block * columns);
+  const auto scales = static_cast<std::size_t>(ceil_divide(codes.shape[0], weight.row_block) *
+                                               ceil_divide(codes.shape[1], weight.k_block));
   require(weight.inverse_scales.size() == scales, "scales", fmt::format("{}", scales),
           fmt::format("{}", weight.inverse_scales.size()));
-  const std::size_t size = static_cast<std::size_t>(rows * k) * element_bytes(type);
-  require(bytes.size() == size && codes.bytes.size() == static_cast<std::size_t>(rows * k), "bytes",
-          fmt::format("{}", size), fmt::format("{}", bytes.size()));
+  const std::size_t bytes = static_cast<std::size_t>(codes.size()) * element_bits(codes.type) / 8;
+  require(codes.bytes.size() == bytes, "codes", fmt::format("{} bytes", bytes),
+          fmt::format("{}", codes.bytes.size()));
+}
+
+}  // namespace
+
+NonFiniteValues dequantize_parts(const ScaledCodes& weight, ElementType type,
+                                 const TakeValues& take, const ReleasePart& release) {
+  require_scaled(weight, type);
+  NonFiniteValues total;
+  const std::int64_t rows = weight.codes.shape[0];
+  const std::int64_t k = weight.codes.shape[1];
+  if (rows * k == 0) return total;
   const std::int64_t step = rows_of_part(k, 1);
   std::vector<NonFiniteValues> counts(static_cast<std::size_t>(ceil_divide(rows, step)));
-  for_each_part({0, rows}, step,
-                BackWork{weight, decode_table(*id), type, bytes, columns, counts, step});
-  NonFiniteValues total;
+  const BackWork work{weight, *format_of(unpacked(weight.codes.type)), type,
+                      take,   ceil_divide(k, weight.k_block),          counts,
+                      step};
+  const std::int64_t strip = std::max<std::int64_t>(1, kStrip / (k * step)) * step;
+  const auto row_bytes = weight.codes.bytes.size() / static_cast<std::size_t>(rows);
+  for (std::int64_t row = 0; row < rows; row += strip) {
+    const Rows all{row, std::min(strip, rows - row)};
+    for_each_part(all, step, work);
+    release(weight.codes.bytes.subspan(static_cast<std::size_t>(row) * row_bytes,
+                                       static_cast<std::size_t>(all.rows) * row_bytes));
+  }
   for (const NonFiniteValues& one : counts) {
     total.nan += one.nan;
     total.infinite += one.infinite;
   }
   return total;
+}
+
+NonFiniteValues dequantize_weight(const ScaledCodes& weight, ElementType type,
+                                  std::span<std::byte> bytes) {
+  require_scaled(weight, type);
+  const std::size_t width = element_bytes(type);
+  const std::size_t size = static_cast<std::size_t>(weight.codes.size()) * width;
+  require(bytes.size() == size, "bytes", fmt::format("{}", size), fmt::format("{}", bytes.size()));
+  const auto take = [&](std::int64_t first, std::span<const std::byte> part) {
+    if (!part.empty())
+      std::memcpy(bytes.data() + static_cast<std::size_t>(first) * width, part.data(), part.size());
+  };
+  return dequantize_parts(weight, type, take, [](auto) {});
 }
 
 }  // namespace fp8lab

@@ -56,6 +56,14 @@ struct NonFiniteValues {
   std::int64_t infinite = 0;
 };
 
+/// Receives the bytes of values [`first`, ...) of a row-major [rows, k]. Parts are whole rows, in
+/// any order, from several threads at once.
+using TakeValues = std::function<void(std::int64_t first, std::span<const std::byte> bytes)>;
+
+/// As `dequantize_weight`, part by part. Codes may be packed: their type says so then.
+NonFiniteValues dequantize_parts(const ScaledCodes& weight, ElementType type,
+                                 const TakeValues& take, const ReleasePart& release);
+
 /// Writes code * scale, a binary32 product to nearest even, rounded once more to `type` (F32, F16
 /// or BF16, to nearest even; overflow gives Inf). `bytes` holds rows * k elements. Throws `Error`
 /// for another type and for sizes that disagree. Returns how many of the results are not finite.
