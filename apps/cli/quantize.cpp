@@ -45,6 +45,7 @@ struct QuantizeArguments {
   std::vector<std::string> ignore;
   std::vector<std::string> only;
   std::vector<std::string> recipe_for;
+  std::string kv_cache = "none";
   std::optional<std::uint64_t> stochastic;
   bool hadamard = false;
   bool transpose = false;
@@ -277,11 +278,13 @@ void require_nvfp4_options(const Recipe& recipe, const QuantizeArguments& option
 int quantize_file(const QuantizeArguments& options) {
   require(options.calibration.empty(), "--calibration", "a model's folder and --layout",
           options.input + " (--history is for files)");
-  const std::string_view given = !options.ignore.empty() ? "--ignore"
-                                 : !options.only.empty() ? "--only"
-                                                         : "--recipe-for";
-  require(options.ignore.empty() && options.only.empty() && options.recipe_for.empty(), given,
-          "a model's folder and --layout", options.input + " (--tensor is for files)");
+  const std::string_view given = !options.ignore.empty()       ? "--ignore"
+                                 : !options.only.empty()       ? "--only"
+                                 : !options.recipe_for.empty() ? "--recipe-for"
+                                                               : "--kv-cache";
+  require(options.ignore.empty() && options.only.empty() && options.recipe_for.empty() &&
+              options.kv_cache == "none",
+          given, "a model's folder and --layout", options.input + " (--tensor is for files)");
   const Preset& preset = find_preset(options.recipe);
   const TensorRole role = find_tensor_role(options.role);
   const Recipe& recipe = options.product.empty()
@@ -344,7 +347,7 @@ int run(const QuantizeArguments& options) {
   require(!options.output.empty(), "--output", "a new or empty folder", "none");
   return quantize_model({options.input, options.output, options.recipe, options.layout,
                          options.rule, options.calibration, options.ignore, options.only,
-                         options.recipe_for, options.json});
+                         options.recipe_for, options.kv_cache, options.json});
 }
 
 std::string recipe_help() {
@@ -396,6 +399,12 @@ void add_quantize(Command& app, Action& action) {
   command->add_option("--recipe-for", options->recipe_for,
                       "for a model: PATTERN=RECIPE, another recipe for modules by name or "
                       "re:PATTERN (compressed-tensors, modelopt, deepseek-v4)");
+  command
+      ->add_option("--kv-cache", options->kv_cache,
+                   "for a model: tensor or head, FP8 scales of K and V for the cache, from samples "
+                   "MODULE.output of k_proj and v_proj in --calibration (compressed-tensors, "
+                   "modelopt)")
+      ->capture_default_str();
   command->add_option("--tensor", options->tensors, "tensors to quantize (default: by --rule)");
   command->add_option("--role", options->role, "activation, weight or gradient")
       ->capture_default_str();

@@ -7,6 +7,7 @@
 #include <nlohmann/json.hpp>
 
 #include "command.hpp"
+#include "fp8lab/core/counted.hpp"
 #include "fp8lab/core/error.hpp"
 #include "fp8lab/core/json_text.hpp"
 #include "model_progress.hpp"
@@ -49,6 +50,9 @@ void print(const QuantizedModel& model, const QuantizeModelRequest& request) {
     say("  inputs are not cast{}\n", model.scheme.scales == ScaleKind::two_level
                                          ? " (--calibration would give them a scale)"
                                          : "");
+  if (!model.kv_scales.empty())
+    say("  {} of the KV cache ({})\n", counted(model.kv_scales.size(), "scale tensor"),
+        request.kv_cache);
   for (const auto& [reason, count] : count_reasons(model)) say("  {} stayed: {}\n", count, reason);
   print_summary(model.files);
 }
@@ -79,6 +83,7 @@ void print_json(const QuantizedModel& model, const QuantizeModelRequest& request
                                       {"converted", converted},
                                       {"kept", kept},
                                       {"nan_weights", model.nan_weights},
+                                      {"kv_scales", model.kv_scales},
                                       {"files", to_json(model.files)}};
   fmt::print("{}\n", json_text(report, 2));
 }
@@ -98,7 +103,8 @@ int quantize_model(const QuantizeModelRequest& request) {
                                .calibration = {},
                                .ignore = request.ignore,
                                .only = request.only,
-                               .recipe_for = request.recipe_for};
+                               .recipe_for = request.recipe_for,
+                               .kv_cache = request.kv_cache};
   options.calibration.assign(request.calibration.begin(), request.calibration.end());
   QuantizedModel model;
   {

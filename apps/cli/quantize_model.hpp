@@ -16,6 +16,7 @@ struct QuantizeModelRequest {
   std::vector<std::string> ignore;
   std::vector<std::string> only;
   std::vector<std::string> recipe_for;
+  std::string kv_cache;
   bool json = false;
 };
 

@@ -135,6 +135,109 @@ def test_heads(folder):
     check("samples of a head that no file has are told", "not used (lm_head)" in done.stderr, done.stderr)
 
 
+def test_model_types(folder):
+    """Heads that other models tie, T5's embeddings, and experts in torchao's layout, which its loaders take in floats."""
+    rng = np.random.default_rng(6)
+    for kind, head in (("bert", "cls.predictions.decoder"), ("roberta", "lm_head.decoder"), ("modernbert", "decoder"), ("whisper", "proj_out"),
+                       ("llama", "lm_head")):
+        source = write_model(folder / f"type-{kind}", {"layers.0.fc1.weight": bf16(rng, 128, 128)}, config={"model_type": kind})
+        out = folder / f"type-{kind}-out"
+        works("quantize", source, "-o", out, "--recipe", "llm-compressor-bf16", "--layout", "compressed-tensors", "--rule", "linear")
+        got = json.loads((out / "config.json").read_text())["quantization_config"]["ignore"]
+        check(f"{kind}: its tied head stays", got == [head], got)
+    tables = ("shared.weight", "encoder.block.0.layer.0.SelfAttention.relative_attention_bias.weight")
+    tensors = {name: bf16(rng, 32, 128) for name in (*tables, "encoder.block.0.layer.0.SelfAttention.q.weight", "mlp.shared_expert.up_proj.weight")}
+    source = write_model(folder / "t5", tensors, config={"model_type": "t5"})
+    works("quantize", source, "-o", folder / "t5-out", "--recipe", "llm-compressor-bf16", "--layout", "compressed-tensors", "--rule", "linear")
+    stays = {name for name, tensor in converted(folder / "t5-out").items() if tensor[0] == "BF16" and name in tensors}
+    check("T5: what is looked up stays", stays == set(tables), stays)
+    tensors = {"layers.0.mlp.experts.0.up_proj.weight": bf16(rng, 128, 128), "layers.0.self_attn.q_proj.weight": bf16(rng, 128, 128)}
+    source = write_model(folder / "moe", tensors)
+    works("quantize", source, "-o", folder / "moe-out", "--recipe", "torchao-inference-bf16", "--layout", "torchao", "--rule", "linear")
+    expert = "layers.0.mlp.experts.0.up_proj.weight"
+    check("torchao: experts stay", converted(folder / "moe-out").get(expert, (0, 0, 0))[2] == tensors[expert][2])
+    listed = json.loads((folder / "moe-out/config.json").read_text())["quantization_config"]["modules_to_not_convert"]
+    check("torchao: and are listed", "layers.0.mlp.experts.0.up_proj" in listed, listed)
+
+
+def test_fused(folder):
+    """Experts [experts, n, k] in blocks: each has the codes and scales that it has alone."""
+    rng = np.random.default_rng(7)
+    name = "model.layers.0.mlp.experts.gate_up_proj"
+    experts = rng.standard_normal((3, 256, 384)).astype(np.float32) * np.float32([1, 8, 0.1])[:, None, None]
+    source = write_model(folder / "fused", {name: floats(experts), "model.layers.0.mlp.gate.weight": floats(experts[0, :3])})
+    alone = write_model(folder / "apart", {f"e{e}.up_proj.weight": floats(expert) for e, expert in enumerate(experts)})
+    for layout, recipe in (("hf-fp8", "deepseek-v3"), ("deepseek", "deepgemm-ue8m0")):
+        out, apart, back = (folder / f"{layout}-{part}" for part in ("fused", "apart", "again"))
+        options = ["--recipe", recipe, "--layout", layout, "--rule", "linear"]
+        works("quantize", source, "-o", out, *options)
+        works("quantize", alone, "-o", apart, *options)
+        got, want = converted(out), converted(apart)
+        check(f"{layout}: codes of fused experts", got[name][:2] == ("F8_E4M3", [3, 256, 384]) and
+              got[name][2] == b"".join(want[f"e{e}.up_proj.weight"][2] for e in range(3)), got[name][:2])
+        check(f"{layout}: their scales", got[f"{name}_scale_inv"][:2] == ("F32", [3, 2, 3]) and
+              got[f"{name}_scale_inv"][2] == b"".join(want[f"e{e}.up_proj.weight_scale_inv"][2] for e in range(3)), got.keys())
+        works("dequantize", out, "-o", back)
+        single = folder / f"{layout}-single"
+        works("dequantize", apart, "-o", single)
+        check(f"{layout}: and back", converted(back)[name][2] == b"".join(converted(single)[f"e{e}.up_proj.weight"][2] for e in range(3)))
+        result = run("check", out, "--original", source)
+        check(f"{layout}: check finds nothing", result.returncode == 0, result.stdout)
+
+
+def test_kv_cache(folder):
+    """Scales of K and V: amax / 448 of all samples, for a tensor and for each head, in the two layouts that have them."""
+    rng = np.random.default_rng(8)
+    tensors = {f"model.layers.{i}.self_attn.{part}_proj.weight": bf16(rng, 128, 128) for i in range(2) for part in "qkvo"}
+    source = write_model(folder / "kv", tensors, config={"num_key_value_heads": 4, "dtype": "bfloat16"})
+    outputs = {f"model.layers.{i}.self_attn.{part}_proj.output.{batch}": rng.standard_normal((2, 5, 128)).astype(np.float32) * (1 + i)
+               for i in range(2) for part in "kv" for batch in range(2)}
+    inputs = {f"{name[:-7]}.input": floats(rng.standard_normal((4, 128))) for name in tensors}
+    write_safetensors(folder / "kv.safetensors", {name: floats(x) for name, x in outputs.items()} | inputs)
+    write_safetensors(folder / "kv-alone.safetensors", {name: floats(x) for name, x in outputs.items()})
+
+    def amax(layer, part, axes):
+        return np.maximum(*(np.abs(outputs[f"model.layers.{layer}.self_attn.{part}_proj.output.{batch}"].reshape(10, 4, 32)).max(axes)
+                            for batch in range(2))).astype(np.float32) / np.float32(448)
+
+    dynamic = ["--recipe", "llm-compressor-bf16", "--layout", "compressed-tensors", "--rule", "linear"]
+    static = ["--recipe", "modelopt-bf16", "--layout", "modelopt", "--rule", "linear"]
+    for what, options, kind, samples in (("rows", dynamic, "tensor", "kv-alone"), ("heads", dynamic, "head", "kv-alone"), ("modelopt", static, "tensor", "kv")):
+        out = folder / f"kv-{what}"
+        works("quantize", source, "-o", out, *options, "--kv-cache", kind, "--calibration", folder / f"{samples}.safetensors")
+        got = converted(out)
+        config = json.loads((out / "config.json").read_text())["quantization_config"]
+        for layer in range(2):
+            for part in "kv":
+                name = f"model.layers.{layer}.self_attn.{part}_scale" if what != "modelopt" else f"model.layers.{layer}.self_attn.{part}_proj.{part}_scale"
+                want = amax(layer, part, (0, 2) if kind == "head" else None).reshape({"rows": (1,), "heads": (4, 1, 1), "modelopt": ()}[what])
+                check(f"{what}: {name}", got.get(name) == ("F32", list(want.shape), want.tobytes()), got.get(name))
+        scheme = config["kv_cache_scheme"]
+        check(f"{what}: config.json has the scheme", scheme["dynamic"] is False and scheme["num_bits"] == 8, scheme)
+        if what == "modelopt":
+            other = json.loads((out / "hf_quant_config.json").read_text())["quantization"]
+            check("modelopt: its own file too", other["kv_cache_quant_algo"] == "FP8", other)
+        else:
+            check(f"{what}: its strategy", scheme["strategy"] == {"tensor": "tensor", "head": "attn_head"}[kind], scheme)
+        result = run("check", out)
+        check(f"{what}: check finds nothing", result.returncode == 0, result.stdout)
+        result = works("dequantize", out, "-o", folder / f"kv-{what}-back")
+        check(f"{what}: scales that are dropped are told", "4 scales of KV cache dropped" in result.stderr, result.stderr)
+    new = folder / "kv-new"
+    ask = lambda *more: run("quantize", source, "-o", new, *dynamic, *more)
+    refused("no samples of the cache", ask("--kv-cache", "tensor"), "calibration", "a sample of model.layers.0.self_attn.k_proj.output")
+    refused("a layout without a cache", run("quantize", source, "-o", new, "--recipe", "deepseek-v3", "--layout", "hf-fp8", "--rule", "linear", "--kv-cache",
+                                            "tensor", "--calibration", folder / "kv-alone.safetensors"), "kv-cache", "hf-fp8")
+    refused("heads in modelopt", run("quantize", source, "-o", new, *static, "--kv-cache", "head", "--calibration", folder / "kv.safetensors"),
+            "kv-cache", "tensor in layout modelopt", "got head")
+    refused("another name", ask("--kv-cache", "row"), "kv-cache", "row")
+    broken = {name: floats(np.where(x > 2, np.inf, x)) for name, x in outputs.items()}
+    write_safetensors(folder / "kv-broken.safetensors", broken)
+    refused("an infinite sample", ask("--kv-cache", "tensor", "--calibration", folder / "kv-broken.safetensors"), "output", "finite values", "inf")
+    write_safetensors(folder / "kv-odd.safetensors", {name: floats(x[..., :126]) for name, x in outputs.items()})
+    refused("columns that heads do not divide", ask("--kv-cache", "head", "--calibration", folder / "kv-odd.safetensors"), "4 * head_dim", "[2, 5, 126]")
+
+
 def test_refused(folder):
     """Shapes with and without whole groups, and model types whose matrices are turned."""
     rng = np.random.default_rng(4)
@@ -167,5 +270,8 @@ with tempfile.TemporaryDirectory() as name:
     test_special(root)
     test_index(root)
     test_heads(root)
+    test_model_types(root)
+    test_fused(root)
+    test_kv_cache(root)
     test_refused(root)
 finish()

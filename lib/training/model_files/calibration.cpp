@@ -15,6 +15,7 @@
 #include "fp8lab/io/safetensors.hpp"
 #include "fp8lab/scaling/two_level.hpp"
 #include "training/model_files/amax_trace.hpp"
+#include "training/model_files/kv_cache.hpp"
 #include "training/model_files/recipe_input.hpp"
 
 namespace fp8lab {
@@ -150,6 +151,7 @@ Samples sort_samples(const std::vector<fs::path>& paths, const Files& files, con
       continue;
     }
     for (const NamedTensor& item : files[f]->tensors()) {
+      if (targets.has_outputs && is_kv_sample(item.name)) continue;
       const SampleName name = parse_name(targets, item.name);
       require(!name.module.empty(), fmt::format("{}: '{}'", paths[f].string(), item.name),
               "MODULE, MODULE.input or MODULE.input.NUMBER of a module of the model",

@@ -17,6 +17,7 @@ struct CalibrationTargets {
   std::map<std::string, std::int64_t> columns;  ///< k of each module whose input gets a scale
   std::set<std::string> kept;                   ///< modules that stay as they are
   bool as_multipliers = false;  ///< scales that multiply into codes, not back (NVFP4)
+  bool has_outputs = false;     ///< files hold samples of keys and values too (kv_cache.hpp)
 };
 
 struct InputScales {

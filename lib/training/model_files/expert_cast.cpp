@@ -64,4 +64,28 @@ std::int64_t quantize_experts(const WeightScheme& scheme, const Recipe& recipe,
   return nan;
 }
 
+std::int64_t quantize_fused(const WeightScheme& scheme, const Recipe& recipe,
+                            const TensorView& experts, const WeightOutputs& outputs,
+                            const ReleasePart& release, SafetensorsWriter& out) {
+  const std::int64_t rows = experts.shape[1];
+  const std::int64_t k = experts.shape[2];
+  const auto elements = static_cast<std::size_t>(rows * k);
+  const std::size_t size = elements * element_bytes(experts.type);
+  std::int64_t nan = 0;
+  for (std::int64_t e = 0; e < experts.shape[0]; ++e) {
+    const auto expert = static_cast<std::size_t>(e);
+    const auto take = [&](std::int64_t first, std::span<const std::uint8_t> codes) {
+      write_codes(scheme, outputs.codes, expert * elements + static_cast<std::uint64_t>(first),
+                  codes, out);
+    };
+    const QuantizedWeight quantized = quantize_weight(
+        recipe, {experts.type, {rows, k}, experts.bytes.subspan(expert * size, size)}, take,
+        release);
+    const auto scales = std::as_bytes(std::span(quantized.inverse_scales));
+    out.write(outputs.scale.name, expert * scales.size(), scales);
+    nan += quantized.nan_codes;
+  }
+  return nan;
+}
+
 }  // namespace fp8lab

@@ -17,4 +17,10 @@ std::int64_t quantize_experts(const WeightScheme& scheme, const Recipe& recipe,
 std::vector<std::byte> transposed(std::span<const std::byte> bytes, std::int64_t rows,
                                   std::int64_t columns, ElementType type);
 
+/// Quantizes fused experts [experts, n, k] with plain scales, each expert as a matrix [n, k].
+/// Returns the number of NaN codes.
+std::int64_t quantize_fused(const WeightScheme& scheme, const Recipe& recipe,
+                            const TensorView& experts, const WeightOutputs& outputs,
+                            const ReleasePart& release, SafetensorsWriter& out);
+
 }  // namespace fp8lab

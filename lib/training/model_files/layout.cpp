@@ -162,6 +162,9 @@ constexpr std::array<std::string_view, 5> kScaleEndings{"_scale", "_scale_inv", 
                                                         ".scale_inv", ".scale_inv_e8m0"};
 
 bool is_embedding(std::string_view module) {
+  // T5's embedding, and the one that its attention looks positions up in.
+  const std::string_view leaf = module.substr(module.rfind('.') + 1);
+  if (leaf == "shared" || leaf == "relative_attention_bias") return true;
   std::string lower(module);
   std::transform(lower.begin(), lower.end(), lower.begin(),
                  [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
@@ -219,6 +222,20 @@ LayerDecision decide_experts(const LayerRule& rule, const TensorSpec& tensor) {
   if (tensor.shape[1] % 32 != 0)
     return {false, fmt::format("{} is not a multiple of the group's 32", tensor.shape[1])};
   return {true, ""};
+}
+
+/// Experts [experts, n, k] whose blocks have a scale. Blocks are square, so that it does not matter
+/// which of n and k is the input.
+LayerDecision decide_fused(const LayerRule& rule, const Layout& layout, const WeightScheme& scheme,
+                           const TensorSpec& tensor) {
+  const std::string fault = type_fault(tensor.type);
+  if (!fault.empty()) return {false, fault};
+  const std::array<std::int64_t, 2> matrix{tensor.shape[1], tensor.shape[2]};
+  LayerDecision decision = decide(rule, tensor.name + ".weight", matrix);
+  if (!decision.converts) return decision;
+  if (element_count(tensor.shape, tensor.name) == 0) return {false, "no elements"};
+  const std::string block = block_fault(layout, scheme, matrix[0], matrix[1]);
+  return {block.empty(), block};
 }
 
 }  // namespace
@@ -280,6 +297,13 @@ std::vector<std::int64_t> scale_shape(const Layout& layout, const WeightScheme& 
   return shape;
 }
 
+bool is_fused_expert(const Layout& layout, const WeightScheme& scheme, const TensorSpec& tensor) {
+  const bool has_blocks = (layout.name == "hf-fp8" || layout.name == "deepseek") &&
+                          scheme.tiles == WeightTiles::block && scheme.row_block == scheme.k_block;
+  return has_blocks && tensor.shape.size() == 3 && tensor.name.ends_with("_proj") &&
+         tensor.name.find(".experts.") != std::string::npos;
+}
+
 std::string_view module_of(std::string_view tensor) {
   return tensor.ends_with(kWeight) ? tensor.substr(0, tensor.size() - kWeight.size())
                                    : std::string_view();
@@ -308,12 +332,16 @@ LayerDecision decide_by_shape(const TensorSpec& tensor) {
 LayerDecision decide(const LayerRule& rule, const Layout& layout, const WeightScheme& scheme,
                      const TensorSpec& tensor) {
   if (layout.family == LayoutFamily::gpt_oss) return decide_experts(rule, tensor);
+  if (is_fused_expert(layout, scheme, tensor)) return decide_fused(rule, layout, scheme, tensor);
   LayerDecision decision = decide(rule, tensor);
   if (!decision.converts) return decision;
   if (is_embedding(module_of(tensor.name)))
     return {false, fmt::format("an embedding, for which {} has no scales", layout.name)};
   if (tensor.shape[0] == 0 || tensor.shape[1] == 0) return {false, "no elements"};
   const bool is_expert = tensor.name.find(".experts.") != std::string::npos;
+  // transformers fuses experts into one parameter, which torchao's tensors cannot become.
+  if (layout.family == LayoutFamily::torchao && is_expert)
+    return {false, "an expert, which torchao's loaders take in floats"};
   if (layout.blocks_are_e8m0 && scheme.tiles == WeightTiles::group && !is_expert)
     return {false, fmt::format("not an expert, and {} has FP4 for experts alone", layout.name)};
   const std::string fault = block_fault(layout, scheme, tensor.shape[0], tensor.shape[1]);

@@ -139,6 +139,9 @@ WeightScheme make_scheme(const Layout& layout, const Preset& preset, bool calibr
 /// The same for a part of a model's modules: samples may be there for the others.
 WeightScheme make_scheme_of_part(const Layout& layout, const Preset& preset, bool calibrated);
 
+/// What shares a scale of the KV cache.
+enum class KvScales : std::uint8_t { none, tensor, head };
+
 /// The schemes of a whole model.
 struct ModelSchemes {
   // NOLINTNEXTLINE(google-explicit-constructor): most models have one
@@ -148,7 +151,8 @@ struct ModelSchemes {
 
   WeightScheme scheme;  ///< of all modules that `others` do not name
   std::vector<ModuleScheme> others;
-  std::vector<std::string> modules;  ///< those of `scheme`, where there are others
+  std::vector<std::string> modules;    ///< those of `scheme`, where there are others
+  KvScales kv_cache = KvScales::none;  ///< whether the KV cache is E4M3 under scales of the files
 };
 
 /// The names that follow a module's name and a dot; empty if the scheme has no such tensor.
@@ -175,6 +179,10 @@ LayerDecision decide(const LayerRule& rule, const TensorSpec& tensor);
 /// The decision for files that are not a model's: floats of two or more dimensions are converted,
 /// unless they are the scales of other tensors or the weight of a convolution.
 LayerDecision decide_by_shape(const TensorSpec& tensor);
+
+/// Whether a tensor [experts, n, k] holds the experts of a layer, and the layout has scales of
+/// their blocks.
+bool is_fused_expert(const Layout& layout, const WeightScheme& scheme, const TensorSpec& tensor);
 
 /// The module's name: `tensor` without `.weight` at its end; empty for other names.
 std::string_view module_of(std::string_view tensor);

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <map>
 #include <nlohmann/json.hpp>
 
 #include "fp8lab/core/error.hpp"
@@ -146,6 +147,15 @@ Json compressed_group(const WeightScheme& scheme, const std::string& target, boo
   return group;
 }
 
+/// The scheme of the KV cache, in the words of compressed-tensors.
+Json kv_cache_args(KvScales scales) {
+  if (scales == KvScales::none) return nullptr;
+  Json args = number_args(FormatId::e4m3fn);
+  args["dynamic"] = false;
+  args["strategy"] = scales == KvScales::head ? "attn_head" : "tensor";
+  return args;
+}
+
 Json compressed_tensors(const ModelSchemes& schemes, const std::vector<std::string>& kept) {
   const bool is_mixed = !schemes.others.empty();
   Json groups{{"group_0", compressed_group(schemes.scheme, "Linear", is_mixed)}};
@@ -155,7 +165,7 @@ Json compressed_tensors(const ModelSchemes& schemes, const std::vector<std::stri
   return {{"quant_method", "compressed-tensors"},
           {"format", is_mixed ? "mixed-precision" : compressed_format(schemes.scheme)},
           {"quantization_status", "compressed"},
-          {"kv_cache_scheme", nullptr},
+          {"kv_cache_scheme", kv_cache_args(schemes.kv_cache)},
           {"global_compression_ratio", nullptr},
           {"config_groups", groups},
           {"ignore", kept}};
@@ -186,7 +196,13 @@ Json modelopt_layers(const ModelSchemes& schemes) {
 
 Json modelopt_producer() { return {{"name", "modelopt"}, {"version", "0.47.0"}}; }
 
-Json modelopt(const ModelSchemes& schemes, const std::vector<std::string>& kept) {
+/// ModelOpt's, beside its own words in hf_quant_config.json.
+void add_modelopt_cache(const ModelSchemes& schemes, Json& config) {
+  if (schemes.kv_cache == KvScales::none) return;
+  config["kv_cache_scheme"] = {{"dynamic", false}, {"num_bits", 8}, {"type", "float"}};
+}
+
+Json modelopt_weights(const ModelSchemes& schemes, const std::vector<std::string>& kept) {
   const WeightScheme& scheme = schemes.scheme;
   Json result = Json::object();
   if (!schemes.others.empty())
@@ -210,6 +226,12 @@ Json modelopt(const ModelSchemes& schemes, const std::vector<std::string>& kept)
   result["quant_algo"] = modelopt_algorithm(scheme);
   result["producer"] = modelopt_producer();
   result["quant_method"] = "modelopt";
+  return result;
+}
+
+Json modelopt(const ModelSchemes& schemes, const std::vector<std::string>& kept) {
+  Json result = modelopt_weights(schemes, kept);
+  add_modelopt_cache(schemes, result);
   return result;
 }
 
@@ -341,14 +363,15 @@ std::string with_quantization(const std::string& text, const std::string& where,
 
 std::string modelopt_config(const ModelSchemes& schemes, const std::vector<std::string>& kept) {
   const WeightScheme& scheme = schemes.scheme;
+  const Json cache = schemes.kv_cache == KvScales::none ? Json() : Json("FP8");
   if (!schemes.others.empty()) {
     const Json mixed{{"quant_algo", kMixed},
-                     {"kv_cache_quant_algo", nullptr},
+                     {"kv_cache_quant_algo", cache},
                      {"exclude_modules", kept},
                      {"quantized_layers", modelopt_layers(schemes)}};
     return exact_json({{"producer", modelopt_producer()}, {"quantization", mixed}}, kIndent) + "\n";
   }
-  Json quantization{{"quant_algo", modelopt_algorithm(scheme)}, {"kv_cache_quant_algo", nullptr}};
+  Json quantization{{"quant_algo", modelopt_algorithm(scheme)}, {"kv_cache_quant_algo", cache}};
   const bool is_mxfp4 = scheme.scales == ScaleKind::e8m0 && scheme.format == FormatId::e2m1;
   if (scheme.tiles == WeightTiles::group && !is_mxfp4) quantization["group_size"] = scheme.k_block;
   quantization["exclude_modules"] = kept;
@@ -361,6 +384,34 @@ std::string without_quantization(const std::string& text, const std::string& whe
   erase_descriptions(config);
   config.erase("expert_dtype");  // DeepSeek-V4's
   return exact_json(config, kIndent) + "\n";
+}
+
+std::optional<std::int64_t> model_number(const std::string& text, const std::string& where,
+                                         const char* key) {
+  const Json config = parse_object(text, where);
+  const Json* value = find_setting(config, key);
+  if (value == nullptr || !value->is_number_unsigned()) return std::nullopt;
+  return value->get<std::int64_t>();
+}
+
+std::string head_of_model(const std::string& text, const std::string& where) {
+  // transformers 5.23.0, `_tied_weights_keys` of each model.
+  static const std::map<std::string, std::string> kHeads{{"bert", "cls.predictions.decoder"},
+                                                         {"roberta", "lm_head.decoder"},
+                                                         {"xlm-roberta", "lm_head.decoder"},
+                                                         {"camembert", "lm_head.decoder"},
+                                                         {"modernbert", "decoder"},
+                                                         {"distilbert", "vocab_projector"},
+                                                         {"albert", "predictions.decoder"},
+                                                         {"electra", "generator_lm_head"},
+                                                         {"deberta-v2", "cls.predictions.decoder"},
+                                                         {"mpnet", "lm_head.decoder"},
+                                                         {"whisper", "proj_out"}};
+  const Json config = parse_object(text, where);
+  const Json* type = find_setting(config, "model_type");
+  if (type == nullptr || !type->is_string()) return "lm_head";
+  const auto found = kHeads.find(type->get<std::string>());
+  return found == kHeads.end() ? "lm_head" : found->second;
 }
 
 std::optional<ElementType> model_type(const std::string& text, const std::string& where) {

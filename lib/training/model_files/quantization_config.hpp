@@ -32,4 +32,12 @@ std::string without_quantization(const std::string& config, const std::string& w
 /// top or in the nested configuration of a multimodal model.
 std::optional<ElementType> model_type(const std::string& config, const std::string& where);
 
+/// A number at the top of a config.json or in the part of its language model; unset for none.
+std::optional<std::int64_t> model_number(const std::string& config, const std::string& where,
+                                         const char* key);
+
+/// The module of the matrix that gives words, as loaders build it for the `model_type` of a
+/// config.json: `lm_head` except for a few. A tied one is in no file.
+std::string head_of_model(const std::string& config, const std::string& where);
+
 }  // namespace fp8lab

@@ -16,6 +16,7 @@
 #include "fp8lab/io/files.hpp"
 #include "training/model_files/calibration.hpp"
 #include "training/model_files/expert_cast.hpp"
+#include "training/model_files/kv_cache.hpp"
 #include "training/model_files/module_choice.hpp"
 #include "training/model_files/quantization_config.hpp"
 #include "training/model_files/recipe_input.hpp"
@@ -45,6 +46,7 @@ struct Run {
   ModuleChoice choice;
   std::vector<ModuleCast> casts;                   ///< the last one is that of all other modules
   std::map<std::string, float> input_scales = {};  ///< by module
+  std::map<std::string, KvScale> kv_scales = {};   ///< by the weight that they stand beside
 
   [[nodiscard]] const ModuleCast& cast_of(std::string_view module) const {
     const auto found = std::find_if(casts.begin(), casts.end(), [&](const ModuleCast& cast) {
@@ -63,19 +65,21 @@ std::string_view module_or_parameter(const TensorSpec& weight) {
 TensorTask experts_task(const Run& run, const TensorSpec& weight, QuantizedModel& model) {
   const ModuleCast& cast = run.cast_of(module_or_parameter(weight));
   const WeightOutputs outputs = outputs_of(run.layout, cast.scheme, weight);
-  const auto work = [&cast, outputs, name = weight.name, &model](const SafetensorsFile& file,
-                                                                 const TensorView& tensor,
-                                                                 SafetensorsWriter& out) {
-    const std::int64_t nan = quantize_experts(
-        cast.scheme, cast.preset.weight, tensor, outputs,
-        [&](auto part) { file.file().release(part); }, out);
+  const auto work = [&run, &cast, outputs, name = weight.name, &model](const SafetensorsFile& file,
+                                                                       const TensorView& tensor,
+                                                                       SafetensorsWriter& out) {
+    const auto release = [&](auto part) { file.file().release(part); };
+    const bool turns = run.layout.family == LayoutFamily::gpt_oss;
+    const std::int64_t nan =
+        turns ? quantize_experts(cast.scheme, cast.preset.weight, tensor, outputs, release, out)
+              : quantize_fused(cast.scheme, cast.preset.weight, tensor, outputs, release, out);
     if (nan > 0) model.nan_weights.push_back(fmt::format("{} ({})", name, counted(nan, "code")));
   };
   return {weight, outputs.list(), work};
 }
 
 TensorTask quantize_task(const Run& run, const TensorSpec& weight, QuantizedModel& model) {
-  if (run.layout.family == LayoutFamily::gpt_oss) return experts_task(run, weight, model);
+  if (weight.shape.size() == 3) return experts_task(run, weight, model);
   const std::string module(module_of(weight.name));
   const ModuleCast& cast = run.cast_of(module);
   const WeightOutputs outputs = outputs_of(run.layout, cast.scheme, weight);
@@ -103,8 +107,9 @@ void require_weight(const Run& run, const ModuleCast& cast, const TensorSpec& we
   const Recipe& recipe = cast.preset.weight;
   require_recipe_takes(cast.preset.name, recipe, weight);
   if (run.layout.family == LayoutFamily::gpt_oss) return;  // their k was looked at
-  const bool fits =
-      weight.shape[0] % recipe.rows_multiple == 0 && weight.shape[1] % recipe.k_multiple == 0;
+  const std::size_t rows = weight.shape.size() - 2;
+  const bool fits = weight.shape[rows] % recipe.rows_multiple == 0 &&
+                    weight.shape[rows + 1] % recipe.k_multiple == 0;
   require(fits, fmt::format("tensor '{}' under recipe {}", weight.name, cast.preset.name),
           fmt::format("multiples of {} x {}", recipe.rows_multiple, recipe.k_multiple),
           shape_text(weight.shape));
@@ -131,19 +136,19 @@ void decide_all(const ModelDirectory& source, const Run& run, QuantizedModel& mo
 }
 
 /// Modules that a reader would otherwise take for quantized ones: matrices that stay, and a tied
-/// lm_head, which no file has.
-std::vector<std::string> kept_modules(const QuantizedModel& model) {
+/// `head`, which no file has.
+std::vector<std::string> kept_modules(const QuantizedModel& model, const std::string& head) {
   std::vector<std::string> modules;
   bool has_head = false;
   for (const TensorSpec& tensor : model.converted)
-    has_head |= module_of(tensor.name).ends_with("lm_head");
+    has_head |= module_of(tensor.name).ends_with(head);
   for (const KeptTensor& kept : model.kept) {
     const std::string_view module = module_of(kept.tensor.name);
     if (module.empty() || kept.tensor.shape.size() < 2) continue;
     modules.emplace_back(module);
-    has_head |= module.ends_with("lm_head");
+    has_head |= module.ends_with(head);
   }
-  if (!has_head) modules.emplace_back("lm_head");
+  if (!has_head) modules.emplace_back(head);
   std::sort(modules.begin(), modules.end());
   return modules;
 }
@@ -165,6 +170,7 @@ void calibrate(const std::vector<fs::path>& files, const ModuleCast& cast, Run& 
     if (!module_of(kept.tensor.name).empty())
       targets.kept.insert(std::string(module_of(kept.tensor.name)));
   targets.kept.insert("lm_head");
+  targets.has_outputs = !run.kv_scales.empty();
   targets.as_multipliers =
       cast.scheme.scales == ScaleKind::two_level && stores_multiplier(run.layout);
   InputScales inputs = calibrate_inputs(cast.preset, files, targets);
@@ -212,13 +218,14 @@ std::vector<ModuleCast> make_casts(const Layout& layout, const QuantizeModelOpti
   for (const std::string& text : options.recipe_for)
     casts.push_back(parse_recipe_for(text, layout, calibrated));
   const Preset& preset = find_preset(options.preset);
-  casts.push_back({preset, casts.empty() ? make_scheme(layout, preset, calibrated)
-                                         : make_scheme_of_part(layout, preset, calibrated)});
+  const bool alone = casts.empty() && options.kv_cache == "none";
+  casts.push_back({preset, alone ? make_scheme(layout, preset, calibrated)
+                                 : make_scheme_of_part(layout, preset, calibrated)});
   const bool uses = std::any_of(casts.begin(), casts.end(), [](const ModuleCast& cast) {
     return cast.scheme.input == InputScheme::calibrated;
   });
-  require(uses || !calibrated, argument("calibration"), "a recipe whose input scale is calibrated",
-          "a file");
+  require(uses || !calibrated || options.kv_cache != "none", argument("calibration"),
+          "a recipe whose input scale is calibrated", "a file");
   return casts;
 }
 
@@ -248,6 +255,17 @@ std::vector<ModuleScheme> other_schemes(const Run& run, const QuantizedModel& mo
   return others;
 }
 
+/// A tensor of scales behind the outputs of a task.
+TensorTask with_scale(TensorTask task, const KvScale& scale) {
+  task.outputs.push_back(scale.spec);
+  task.work = [work = std::move(task.work), scale](
+                  const SafetensorsFile& file, const TensorView& tensor, SafetensorsWriter& out) {
+    work(file, tensor, out);
+    out.write(scale.spec.name, 0, std::as_bytes(std::span(scale.values)));
+  };
+  return task;
+}
+
 ModelRewrite plan(const ModelDirectory& source, const Run& run, QuantizedModel& model) {
   ModelRewrite rewrite;
   std::map<std::string, std::string> metadata;
@@ -261,15 +279,22 @@ ModelRewrite plan(const ModelDirectory& source, const Run& run, QuantizedModel& 
     for (const TensorSpec& tensor : shard.tensors) {
       const bool converts = converted.contains(tensor.name);
       task.tasks.push_back(converts ? quantize_task(run, tensor, model) : copy_task(tensor));
+      const auto scale = run.kv_scales.find(tensor.name);
+      if (scale == run.kv_scales.end()) continue;
+      task.tasks.back() = with_scale(std::move(task.tasks.back()), scale->second);
+      model.kv_scales.push_back(scale->second.spec.name);
     }
     rewrite.shards.push_back(std::move(task));
   }
   return rewrite;
 }
 
-std::string scales_text(const std::map<std::string, float>& scales) {
+std::string scales_text(const Run& run) {
   std::string text;
-  for (const auto& [module, scale] : scales) text += fmt::format("{} {:a}\n", module, scale);
+  for (const auto& [module, scale] : run.input_scales)
+    text += fmt::format("{} {:a}\n", module, scale);
+  for (const auto& [weight, scale] : run.kv_scales)
+    for (const float value : scale.values) text += fmt::format("{} {:a}\n", scale.spec.name, value);
   return text;
 }
 
@@ -289,11 +314,16 @@ QuantizedModel quantize_model(const ModelDirectory& source, const QuantizeModelO
   model.scheme = run.casts.back().scheme;
   decide_all(source, run, model);
   model.others = other_schemes(run, model);
-  const std::vector<std::string> kept = kept_modules(model);
-  const ModelSchemes schemes{model.scheme, model.others, rest_of(run, model)};
+  const std::vector<std::string> kept =
+      kept_modules(model, head_of_model(config, config_path.string()));
+  ModelSchemes schemes{model.scheme, model.others, rest_of(run, model)};
+  schemes.kv_cache = find_kv_scales(options.kv_cache);
   const std::string written =
       with_quantization(config, config_path.string(), layout, schemes, kept);
   require_free_target(target);
+  const std::int64_t heads =
+      model_number(config, config_path.string(), "num_key_value_heads").value_or(0);
+  run.kv_scales = calibrate_kv_cache(source, layout, schemes.kv_cache, heads, options.calibration);
   calibrate_all(options.calibration, run, model);
   share_amaxes(source, model, run);
   ModelRewrite rewrite = plan(source, run, model);
@@ -308,7 +338,7 @@ QuantizedModel quantize_model(const ModelDirectory& source, const QuantizeModelO
                       {"ignore", fmt::format("{}", fmt::join(options.ignore, " "))},
                       {"recipes", fmt::format("{}", fmt::join(options.recipe_for, " "))},
                       {"only", fmt::format("{}", fmt::join(options.only, " "))},
-                      {"input scales", crc32_text(scales_text(run.input_scales))}};
+                      {"input scales", crc32_text(scales_text(run))}};
   model.files = rewrite_model(source, rewrite, target, progress);
   return model;
 }

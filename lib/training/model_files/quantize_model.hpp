@@ -21,6 +21,7 @@ struct QuantizeModelOptions {
   std::vector<std::string> ignore = {};            ///< modules that stay: module_choice.hpp
   std::vector<std::string> only = {};              ///< if any: no other modules are converted
   std::vector<std::string> recipe_for = {};        ///< PATTERN=RECIPE: modules with another recipe
+  std::string kv_cache = "none";                   ///< scales of the KV cache: kv_cache.hpp
 };
 
 /// A tensor that stays as it is.
@@ -36,6 +37,7 @@ struct QuantizedModel {
   std::vector<KeptTensor> kept;
   std::vector<std::string> unused_samples;  ///< modules with samples that stay as they are
   std::vector<std::string> nan_weights;     ///< weights that have a NaN code, with how many
+  std::vector<std::string> kv_scales;       ///< tensors of scales of the KV cache
   RewriteSummary files;
 };
 

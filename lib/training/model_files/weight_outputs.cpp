@@ -41,6 +41,17 @@ WeightOutputs expert_outputs(const Layout& layout, const WeightScheme& scheme,
           std::nullopt};
 }
 
+/// Of experts [experts, n, k] in blocks.
+WeightOutputs fused_outputs(const Layout& layout, const WeightScheme& scheme,
+                            const TensorSpec& weight) {
+  std::vector<std::int64_t> shape = scale_shape(layout, scheme, weight.shape[1], weight.shape[2]);
+  shape.insert(shape.begin(), weight.shape[0]);
+  return {{weight.name, ElementType::e4m3fn, weight.shape},
+          {weight.name + "_scale_inv", scheme.scale_type, shape},
+          std::nullopt,
+          std::nullopt};
+}
+
 /// Powers of two as E8M0. NaN is 255.
 std::vector<std::uint8_t> exponents_of(std::span<const float> scales, const std::string& name) {
   std::vector<std::uint8_t> codes;
@@ -69,6 +80,7 @@ std::vector<TensorSpec> WeightOutputs::list() const {
 WeightOutputs outputs_of(const Layout& layout, const WeightScheme& scheme,
                          const TensorSpec& weight) {
   if (layout.family == LayoutFamily::gpt_oss) return expert_outputs(layout, scheme, weight);
+  if (weight.shape.size() == 3) return fused_outputs(layout, scheme, weight);
   const std::string_view module = module_of(weight.name);
   const WeightNames names = weight_names(layout, scheme);
   const std::vector<std::int64_t> number(layout.scalar_dimensions == 1 ? 1 : 0, 1);

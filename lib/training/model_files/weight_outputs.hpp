@@ -20,8 +20,8 @@ struct WeightOutputs {
   [[nodiscard]] std::vector<TensorSpec> list() const;
 };
 
-/// `weight`: [rows, k], or gpt-oss's experts [experts, k, rows]. Codes of FP4 and FP6 are packed
-/// bytes (U8): 2 codes in one, 4 in three (tensors/packed.hpp).
+/// `weight`: [rows, k], experts [experts, n, k], or gpt-oss's [experts, k, rows]. Codes of FP4 and
+/// FP6 are packed bytes (U8): 2 codes in one, 4 in three (tensors/packed.hpp).
 WeightOutputs outputs_of(const Layout& layout, const WeightScheme& scheme,
                          const TensorSpec& weight);
 
