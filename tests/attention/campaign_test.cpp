@@ -1,8 +1,5 @@
 // Broken attention kernels, each checked: caught, and named?
 
-#include <fmt/format.h>
-#include <fmt/ranges.h>
-
 #include <algorithm>
 #include <cmath>
 #include <functional>
@@ -11,9 +8,7 @@
 #include <utility>
 #include <vector>
 
-#include "attention/emulated_attention.hpp"
-#include "catch.hpp"
-#include "fp8lab/attention/verify.hpp"
+#include "attention/campaign.hpp"
 
 namespace fp8lab::attention_campaign_test {
 namespace {
@@ -22,27 +17,9 @@ using test::AttentionLaunch;
 using test::AttentionProblem;
 using Index = std::int64_t;
 
-struct Fault {
-  std::string what;                ///< for the table
-  std::vector<std::string> right;  ///< names of causes that say what is wrong
-  std::string text;                ///< part of the text of the cause that is named first
-  const AttentionProblem* problem;
-  std::function<std::vector<float>()> output;
-  bool seen_under_noise = true;  ///< whether it moves outputs by more than the tolerance
-  bool seen_in_bf16 = true;      ///< whether an output in BF16 shows it
-};
-
-AttentionProblem make(std::uint64_t seed, double spread,
-                      const std::function<void(AttentionProblem&)>& change) {
-  AttentionProblem p;
-  change(p);
-  p.fill(seed, spread);
-  return p;
-}
-
 class Campaign {
  public:
-  std::vector<Fault> faults() {
+  std::vector<test::AttentionFault> faults() {
     scales();
     masks();
     tiles();
@@ -51,32 +28,20 @@ class Campaign {
     p_of_softmax();
     memory();
     outputs();
-    return std::move(faults_);
+    return std::move(faults_.all);
   }
 
  private:
-  using Change = std::function<void(AttentionLaunch&)>;
-  using Overwrite = std::function<void(std::vector<float>&)>;
+  using Change = test::AttentionFaults::Change;
+  using Overwrite = test::AttentionFaults::Overwrite;
 
-  /// A launch that goes wrong.
   void launch(const std::string& what, std::vector<std::string> right, const std::string& text,
               const AttentionProblem& p, const Change& change, bool seen_under_noise = true) {
-    faults_.push_back({what, std::move(right), text, &p,
-                       [&p, change] {
-                         AttentionLaunch one(p);
-                         change(one);
-                         return one.run();
-                       },
-                       seen_under_noise});
+    faults_.launch(what, std::move(right), text, p, change, seen_under_noise);
   }
-  /// A right one whose output is overwritten.
   void overwrite(const std::string& what, std::vector<std::string> right, const std::string& text,
                  const AttentionProblem& p, const Overwrite& change) {
-    faults_.push_back({what, std::move(right), text, &p, [&p, change] {
-                         std::vector<float> o = AttentionLaunch(p).run();
-                         change(o);
-                         return o;
-                       }});
+    faults_.overwrite(what, std::move(right), text, p, change);
   }
 
   void scales() {
@@ -333,7 +298,7 @@ class Campaign {
                 for (float& x : o)
                   x = static_cast<float>(round_trip(format(FormatId::bf16), kNvidiaNosat, x));
               });
-    faults_.back().seen_in_bf16 = false;
+    faults_.all.back().seen_in_bf16 = false;
     overwrite("a column of NaN", {"not_finite"}, "column 5 of every row of every head", plain_,
               [](std::vector<float>& o) {
                 for (std::size_t i = 5; i < o.size(); i += kWidth)
@@ -341,73 +306,43 @@ class Campaign {
               });
   }
 
-  const AttentionProblem plain_ = make(1, 2.0, [](AttentionProblem&) {});
+  const AttentionProblem plain_ = test::make_problem(1, 2.0, [](AttentionProblem&) {});
   const AttentionProblem causal_ =
-      make(2, 2.0, [](AttentionProblem& p) { p.options.causal = true; });
-  const AttentionProblem windowed_ = make(3, 2.0, [](AttentionProblem& p) {
+      test::make_problem(2, 2.0, [](AttentionProblem& p) { p.options.causal = true; });
+  const AttentionProblem windowed_ = test::make_problem(3, 2.0, [](AttentionProblem& p) {
     p.options.causal = true;
     p.options.window_left = 24;
   });
-  const AttentionProblem long_ = make(4, 2.0, [](AttentionProblem& p) {
+  const AttentionProblem long_ = test::make_problem(4, 2.0, [](AttentionProblem& p) {
     p.m = 32;
     p.n = 1280;
   });
-  std::vector<Fault> faults_;
+  test::AttentionFaults faults_;
 };
 
-/// Relative noise of this size in each output, as an approximate exponential leaves it.
-void add_noise(std::vector<float>& o, double size) {
-  const RandomStream draws(99, "noise");
-  for (std::size_t i = 0; i < o.size(); ++i)
-    o[i] *= static_cast<float>(1.0 + size * draws.normal(i));
-}
-
-void run(const std::string& title, double noise, double tolerance, FormatId output,
-         std::int64_t named) {
-  std::string table =
-      fmt::format("{}\n  {:<52} {:<10} {:<28} {}\n", title, "fault", "verdict", "named", "right?");
-  std::int64_t right = 0;
+std::int64_t named_right(const test::CampaignCheck& check) {
   Campaign campaign;
-  for (const Fault& fault : campaign.faults()) {
-    std::vector<float> o = fault.output();
-    if (noise > 0.0) add_noise(o, noise);
-    if (output != FormatId::f32)
-      for (float& x : o) x = static_cast<float>(round_trip(format(output), kNvidiaNosat, x));
-    const AttentionVerdict verdict =
-        verify_attention(fault.problem->inputs(), fault.problem->options, o, output, tolerance);
-    const std::string name = verdict.causes.empty() ? "-" : verdict.causes.front().name;
-    const bool is_right = std::ranges::find(fault.right, name) != fault.right.end() &&
-                          verdict.causes.front().text.find(fault.text) != std::string::npos;
-    right += is_right ? 1 : 0;
-    table += fmt::format("  {:<52} {:<10} {:<28} {}\n", fault.what,
-                         verdict.pass ? "pass" : "mismatch", name, is_right ? "yes" : "no");
-    INFO(fault.what << ": expected " << fmt::format("{}", fault.right) << "\n" << verdict.text());
-    const bool seen =
-        (noise == 0.0 || fault.seen_under_noise) && (output == FormatId::f32 || fault.seen_in_bf16);
-    CHECK(verdict.pass != seen);
-    CHECK((is_right || name == "-"));
-  }
-  table += fmt::format("  {} named right\n", right);
-  fmt::print("{}", table);
-  CHECK(right >= named);
+  return test::run_campaign(campaign.faults(), check);
 }
 
 TEST_CASE("attention check: a right kernel in slow motion has the library's bits", "[attention]") {
   for (const bool causal : {false, true}) {
     const AttentionProblem p =
-        make(5, 2.0, [&](AttentionProblem& x) { x.options.causal = causal; });
+        test::make_problem(5, 2.0, [&](AttentionProblem& x) { x.options.causal = causal; });
     CHECK(AttentionLaunch(p).run() == attention(p.inputs(), p.options).o);
   }
 }
 
 TEST_CASE("attention check: faults of a kernel are caught and named", "[attention][long]") {
-  run("attention, FP32 output", 0.0, 0.0, FormatId::f32, 64);
-  run("attention, BF16 output", 0.0, 0.0, FormatId::bf16, 62);
+  CHECK(named_right({.title = "attention, FP32 output"}) >= 64);
+  CHECK(named_right({.title = "attention, BF16 output", .output = FormatId::bf16}) >= 62);
 }
 
 TEST_CASE("attention check: faults are named beside the noise of another exponential",
           "[attention][long]") {
-  run("attention, noise of 2e-4, tolerance 1e-3", 2e-4, 1e-3, FormatId::f32, 61);
+  CHECK(named_right({.title = "attention, noise of 2e-4, tolerance 1e-3",
+                     .noise = 2e-4,
+                     .tolerance = 1e-3}) >= 61);
 }
 
 }  // namespace

@@ -27,6 +27,7 @@ struct AttentionProblem {
   std::int64_t d = 64;
   std::int64_t d_v = 64;
   AttentionOptions options{.q_tile = 32, .kv_tile = 64};
+  double scale_step = 0.5;  ///< log2 of the usual factor between the scales of heads; 0: all are 1
   std::vector<std::uint8_t> q{}, k{}, v{};
   std::vector<float> scale_q{}, scale_k{}, scale_v{};
 
@@ -43,9 +44,12 @@ struct AttentionProblem {
                             const char* name) {
       const RandomStream stream(seed, name);
       for (std::int64_t i = 0; i < count; ++i)
-        to.push_back(static_cast<float>(
-            size * std::exp2(0.5 * static_cast<double>(i) +
-                             0.2 * stream.normal(static_cast<std::uint64_t>(i)))));
+        to.push_back(
+            scale_step == 0.0
+                ? 1.0F
+                : static_cast<float>(
+                      size * std::exp2(scale_step * static_cast<double>(i) +
+                                       0.2 * stream.normal(static_cast<std::uint64_t>(i)))));
     };
     codes(q, heads * m * d, "q");
     codes(k, kv_heads * n * d, "k");
@@ -78,26 +82,51 @@ struct AttentionLaunch {
   std::string pv_model;
   FormatId p_format;
   CastPolicy p_cast = kNvidiaSatfinite;
-  bool promotes = false;
+  bool promotes;
   std::function<bool(Index h, Index t)> rescales_o = [](Index, Index) { return true; };
   std::function<bool(Index h, Index t)> rescales_sum = [](Index, Index) { return true; };
   std::function<float(float old, float found)> maximum = [](float old, float found) {
     return std::max(old, found);
   };
   std::function<float(float p, float cast)> summed = [](float own, float) { return own; };
+  /// What the four threads of a row have summed; with `RowSum::columns` the first has all.
+  using Partial = std::array<float, 4>;
+  std::function<float(const Partial& sum, Index c)> total = [](const Partial& sum, Index) {
+    return (sum[0] + sum[2]) + (sum[1] + sum[3]);
+  };
   std::function<float(float o, float sum, float scale_v)> finish = [](float o, float sum,
                                                                       float scale) {
     return o * ((sum == 0.0F ? 0.0F : 1.0F / sum) * scale);
   };
+  std::function<float(float x)> exp2 = [](float x) {
+    return static_cast<float>(std::exp2(static_cast<double>(x)));
+  };
+  /// What stands for an element of S, before the mask.
+  std::function<float(Index h, Index i, Index j, float s)> score = [](Index, Index, Index,
+                                                                      float s) { return s; };
+  float hidden = -std::numeric_limits<float>::infinity();  ///< what the mask writes
+  bool hides_first = true;                                 ///< the mask comes before the maximum
+  /// The row of a block whose alpha, row sum scale a row.
+  std::function<Index(Index row)> alpha_of = [](Index row) { return row; };
+  std::function<Index(Index row)> sum_of = [](Index row) { return row; };
+  float sink = -std::numeric_limits<float>::infinity();  ///< a score without a value
+  bool follows_tile = false;  ///< the maximum is that of the tile, smaller or larger
+  FormatId k_format = FormatId::e4m3fn;
+  std::vector<double>* lse = nullptr;  ///< the natural logarithm of each row's sum is added
+  bool clears_o = true;                ///< at the start of a block
+  bool clears_sum = true;              ///< likewise
 
   explicit AttentionLaunch(const AttentionProblem& problem)
       : p(problem),
         columns(problem.n),
-        softmax(1.0 / std::sqrt(static_cast<double>(problem.d))),
+        softmax(problem.options.softmax_scale > 0.0F
+                    ? static_cast<double>(problem.options.softmax_scale)
+                    : 1.0 / std::sqrt(static_cast<double>(problem.d))),
         offset(problem.options.p_offset),
         threshold(problem.options.rescale_threshold),
         pv_model(problem.options.pv_model),
-        p_format(problem.options.p_format) {
+        p_format(problem.options.p_format),
+        promotes(problem.options.two_level) {
     q = [this](Index h, Index i, Index c) { return p.q[at(h * p.m + i, p.d, c)]; };
     k = [this](Index h, Index j, Index c) { return k_of(kv(h), j, c); };
     v = [this](Index h, Index j, Index c) { return v_of(kv(h), j, c); };
@@ -106,8 +135,9 @@ struct AttentionLaunch {
     scale_v = [this](Index h) { return p.scale_v[static_cast<std::size_t>(kv(h))]; };
     sees = [this](Index, Index i, Index j) {
       const Index own = i + p.n - p.m;
+      const Index right = p.options.causal ? 0 : p.options.window_right;
       const bool left = p.options.window_left < 0 || j >= own - p.options.window_left;
-      return left && (!p.options.causal || j <= own);
+      return left && (right < 0 || j <= own + right);
     };
     tiles = [this](Index h, Index block) { return usual_tiles(h, block); };
   }
@@ -128,7 +158,7 @@ struct AttentionLaunch {
     return (columns + p.options.kv_tile - 1) / p.options.kv_tile;
   }
 
-  /// From the last to the first, without tiles that the block's rows do not see.
+  /// In the order of the options, without tiles that the block's rows do not see.
   [[nodiscard]] std::vector<Index> usual_tiles(Index h, Index block) const {
     std::vector<Index> order;
     for (Index t = tile_count() - 1; t >= 0; --t) {
@@ -140,66 +170,121 @@ struct AttentionLaunch {
           any |= sees(h, i, j);
       if (any) order.push_back(t);
     }
+    if (p.options.tile_order == TileOrder::first_to_last) std::ranges::reverse(order);
     return order;
   }
 
   /// O [heads, m, d_v] in binary32.
   [[nodiscard]] std::vector<float> run() const {
     std::vector<float> o(static_cast<std::size_t>(p.heads * p.m * p.d_v));
+    State state;
     for (Index h = 0; h < p.heads; ++h)
       for (Index begin = 0; begin < p.m; begin += p.options.q_tile)
-        run_block(h, begin, std::min(begin + p.options.q_tile, p.m), o);
+        run_block(h, begin, std::min(begin + p.options.q_tile, p.m), state, o);
     return o;
   }
 
  private:
-  static float power(float x) { return static_cast<float>(std::exp2(static_cast<double>(x))); }
+  static constexpr float kNone = -std::numeric_limits<float>::infinity();
 
-  void run_block(Index h, Index begin, Index end, std::vector<float>& out) const {
+  /// What a block of rows keeps between tiles.
+  struct State {
+    std::vector<float> most{};
+    std::vector<Partial> sum{};
+    std::vector<float> o{};
+  };
+
+  [[nodiscard]] float scale_of(Index h) const {
+    return static_cast<float>(static_cast<double>(static_cast<float>(softmax)) * log2e) *
+           (scale_q(h) * scale_k(h));
+  }
+
+  void run_block(Index h, Index begin, Index end, State& state, std::vector<float>& out) const {
     const Index rows = end - begin;
-    const float scale =
-        static_cast<float>(static_cast<double>(static_cast<float>(softmax)) * log2e) *
-        (scale_q(h) * scale_k(h));
-    constexpr float kNone = -std::numeric_limits<float>::infinity();
-    std::vector<float> most(static_cast<std::size_t>(rows), kNone);
-    std::vector<float> sum(most.size(), 0.0F);
-    std::vector<float> o(static_cast<std::size_t>(rows * p.d_v), 0.0F);
-    for (const Index t : tiles(h, begin / p.options.q_tile)) {
-      const Index first = t * p.options.kv_tile;
-      const Index width = std::min(first + p.options.kv_tile, columns) - first;
-      std::vector<float> s = product_qk(h, begin, rows, first, width);
-      std::vector<std::uint8_t> codes(s.size());
-      for (Index r = 0; r < rows; ++r) {
-        const auto row = static_cast<std::size_t>(r);
-        float* of_row = s.data() + r * width;
-        float found = kNone;
-        for (Index j = 0; j < width; ++j) {
-          if (!sees(h, begin + r, first + j)) of_row[j] = kNone;
-          found = std::max(found, of_row[j]);
-        }
-        const float grown = maximum(most[row], found);
-        const float step = (most[row] - grown) * scale;
-        if (grown > most[row] && !(threshold > 0.0F && step >= -threshold)) {
-          if (most[row] != kNone) {
-            if (rescales_sum(h, t)) sum[row] *= power(step);
-            for (Index c = 0; c < p.d_v && rescales_o(h, t); ++c) o[at(r, p.d_v, c)] *= power(step);
-          }
-          most[row] = grown;
-        }
-        const float shift = std::fma(most[row] == kNone ? -0.0F : -most[row], scale, offset);
-        for (Index j = 0; j < width; ++j) {
-          const float own = power(std::fma(of_row[j], scale, shift));
-          const std::uint32_t code = encode(format(p_format), p_cast, own);
-          codes[at(r, width, j)] = static_cast<std::uint8_t>(code);
-          sum[row] += summed(own, static_cast<float>(decode(format(p_format), code)));
-        }
-      }
-      add_pv(h, rows, first, width, codes, o);
+    const auto count = static_cast<std::size_t>(rows);
+    state.most.assign(count, kNone);
+    if (clears_sum) state.sum.clear();
+    state.sum.resize(count, Partial{});
+    if (clears_o) state.o.clear();
+    state.o.resize(static_cast<std::size_t>(rows * p.d_v), 0.0F);
+    for (const Index t : tiles(h, begin / p.options.q_tile)) add_tile(h, t, begin, rows, state);
+    for (Index r = 0; r < rows; ++r) {
+      const auto row = static_cast<std::size_t>(r);
+      if (lse != nullptr)
+        lse->push_back(
+            std::log(static_cast<double>(total(state.sum[row], 0))) +
+            (static_cast<double>(state.most[row] * scale_of(h)) - static_cast<double>(offset)) /
+                log2e);
+      if (std::isfinite(sink))
+        state.sum[row][0] += exp2(std::fma(-state.most[row], scale_of(h), offset) +
+                                  sink * static_cast<float>(log2e));
     }
     for (Index r = 0; r < rows; ++r)
       for (Index c = 0; c < p.d_v; ++c)
         out[at(h * p.m + begin + r, p.d_v, c)] =
-            finish(o[at(r, p.d_v, c)], sum[static_cast<std::size_t>(r)], scale_v(h));
+            finish(state.o[at(r, p.d_v, c)],
+                   total(state.sum[static_cast<std::size_t>(sum_of(r) % rows)], c), scale_v(h));
+  }
+
+  void add_tile(Index h, Index t, Index begin, Index rows, State& state) const {
+    const Index first = t * p.options.kv_tile;
+    const Index width = std::min(first + p.options.kv_tile, columns) - first;
+    std::vector<float> s = product_qk(h, begin, rows, first, width);
+    const std::vector<float> steps = follow_maxima(h, first, width, begin, s, state);
+    for (Index r = 0; r < rows; ++r) {
+      const float step = steps[static_cast<std::size_t>(alpha_of(r) % rows)];
+      if (step == 0.0F) continue;
+      if (rescales_sum(h, t))
+        for (float& sum : state.sum[static_cast<std::size_t>(r)]) sum *= exp2(step);
+      for (Index c = 0; c < p.d_v && rescales_o(h, t); ++c) state.o[at(r, p.d_v, c)] *= exp2(step);
+    }
+    std::vector<std::uint8_t> codes(s.size());
+    for (Index r = 0; r < rows; ++r) {
+      const auto row = static_cast<std::size_t>(r);
+      Partial of_tile{};
+      Partial& sum = p.options.row_sum == RowSum::quads ? of_tile : state.sum[row];
+      const float most = state.most[row];
+      const float shift = std::fma(most == kNone ? -0.0F : -most, scale_of(h), offset);
+      for (Index j = 0; j < width; ++j) {
+        const float own = exp2(std::fma(s[at(r, width, j)], scale_of(h), shift));
+        const std::uint32_t code = encode(format(p_format), p_cast, own);
+        codes[at(r, width, j)] = static_cast<std::uint8_t>(code);
+        const auto thread =
+            static_cast<std::size_t>(p.options.row_sum == RowSum::quads ? j / 2 % 4 : 0);
+        sum[thread] += summed(own, static_cast<float>(decode(format(p_format), code)));
+      }
+      for (std::size_t i = 0; i < of_tile.size(); ++i) state.sum[row][i] += of_tile[i];
+    }
+    add_pv(h, rows, first, width, codes, state.o);
+  }
+
+  /// Masks S, and returns the log2 of each row's alpha; 0 where nothing is rescaled.
+  [[nodiscard]] std::vector<float> follow_maxima(Index h, Index first, Index width, Index begin,
+                                                 std::vector<float>& s, State& state) const {
+    std::vector<float> steps(state.most.size(), 0.0F);
+    for (std::size_t row = 0; row < steps.size(); ++row) {
+      const Index i = begin + static_cast<Index>(row);
+      float* of_row = s.data() + static_cast<Index>(row) * width;
+      float found = kNone;
+      for (Index j = 0; j < width; ++j) {
+        of_row[j] = score(h, i, first + j, of_row[j]);
+        if (!hides_first) found = std::max(found, of_row[j]);
+        if (!sees(h, i, first + j)) of_row[j] = hidden;
+        found = std::max(found, of_row[j]);
+      }
+      float& most = state.most[row];
+      const float grown = maximum(most, found);
+      const float step = (most - grown) * scale_of(h);
+      if (follows_tile && most != kNone && found != kNone) {
+        steps[row] = (most - found) * scale_of(h);
+        most = found;
+        continue;
+      }
+      if (!(grown > most) || (threshold > 0.0F && step >= -threshold)) continue;
+      if (most != kNone) steps[row] = step;
+      most = grown;
+    }
+    return steps;
   }
 
   [[nodiscard]] std::vector<float> product_qk(Index h, Index begin, Index rows, Index first,
@@ -213,7 +298,7 @@ struct AttentionLaunch {
     GemmProblem problem;
     problem.model = find_instruction_model(p.options.qk_model).accumulator;
     problem.a = CodeMatrix::row_major(FormatId::e4m3fn, a, rows, p.d);
-    problem.b = CodeMatrix::row_major(FormatId::e4m3fn, b, width, p.d);
+    problem.b = CodeMatrix::row_major(k_format, b, width, p.d);
     std::vector<float> s(static_cast<std::size_t>(rows * width));
     gemm(problem, s, 1);
     return s;

@@ -16,6 +16,14 @@
 //   6. O = O + P V: O is the tensor core's accumulator, or (`two_level`) P V starts from
 //      zero and is added to O in FP32.
 //
+// With `soft_cap`, S = tanh(S * c) after step 1, where c = (softmax_scale / soft_cap) *
+// (inverse_scale of Q * inverse_scale of K), and scale_log2 = soft_cap * log2 e. With `sinks`,
+// row_sum += exp2(fma(-m, scale_log2, fma(sink, log2 e, p_offset))) at the end; a row that sees
+// nothing is 0. With `splits`, each part of the tiles that a block reads has its own m, row_sum and
+// O, which is finished as below, and L = fma(m, scale_log2 ln 2, ln(row_sum 2^-p_offset)). The
+// parts are merged in order: O = fma(w / sum of w, O of the part, O) with w = exp(L - largest L). A
+// sink belongs to the first part.
+//
 // At the end O *= (1 / row_sum) * inverse_scale of V; a row_sum of 0 gives 0. scale_log2 =
 // (softmax_scale * log2 e) * (inverse_scale of Q * inverse_scale of K), where the first product is
 // computed in binary64 and rounded. exp2 is that of binary64, rounded. All other operations are
@@ -24,9 +32,12 @@
 // How well this is known: steps 1 to 6, scale_log2, the offset of 8 for FP8, the direction, the
 // sum of rows in quads and the epilogue are *read* in FlashAttention-3 (hopper/: softmax.h, the
 // mainloop, flash_fwd_kernel_sm90.h), the offset and rescale_threshold from FlashAttention-4
-// (flash_attn/cute/softmax.py) too; two-level accumulation from vLLM's fork (pull request 104),
-// and not there in FlashAttention-3; tiles from the first to the last and P in E5M2 from
-// Triton's fused attention tutorial (calls.hpp). *Assumed*: exp2 and 1 / row_sum. Kernels are
+// (flash_attn/cute/softmax.py) too, soft caps from FlashAttention-3's mainloop (apply_softcap),
+// sinks from FlashAttention-4's correction (flash_fwd_sm100.py), the parts and their merge from
+// FlashAttention-3's flash_fwd_combine_kernel.h and block.h; two-level accumulation from vLLM's
+// fork (pull request 104), and not there in FlashAttention-3; tiles from the first to the last and
+// P in E5M2 from Triton's fused attention tutorial (calls.hpp). *Assumed*: exp2, exp, tanh, the
+// logarithm, 1 / row_sum, and one sum of w after the other. Kernels are
 // built with --use_fast_math, so with ex2.approx and an approximate reciprocal, within 2 units
 // in the last place. Their bits may differ for this reason, but not saturation and the size of
 // errors.
@@ -103,6 +114,9 @@ struct AttentionOptions {
   std::int64_t window_left = kNoWindow;
   std::int64_t window_right = kNoWindow;
   RowSum row_sum = RowSum::columns;
+  float soft_cap = 0.0F;       ///< scores are soft_cap tanh(score / soft_cap); 0: as they are
+  std::vector<float> sinks{};  ///< of each head of Q: a score without a value; empty: none
+  std::int64_t splits = 1;     ///< parts of the tiles of a block, which are merged at the end
   Backend backend{};  ///< computes Q K^T and P V of each tile, and the cast of P, if it has them
 };
 

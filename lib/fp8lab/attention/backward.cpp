@@ -69,6 +69,10 @@ AttentionGradients attention_backward(const AttentionInputs& shapes, std::span<c
                                       std::span<const float> o, std::span<const float> d_o,
                                       const AttentionOptions& options) {
   validate(shapes, options);
+  require(options.soft_cap == 0.0F, "soft_cap", "0: gradients of soft caps are not computed",
+          fmt::format("{}", options.soft_cap));
+  require(options.sinks.empty(), "sinks", "none: gradients of sinks are not computed",
+          fmt::format("{}", options.sinks.size()));
   const AttentionShape s = attention_shape(shapes);
   const std::int64_t kv_heads = s.heads / s.group;
   require_size("q", q, s.heads * s.m * s.d);

@@ -10,6 +10,7 @@
 #include <optional>
 #include <utility>
 
+#include "fp8lab/cast/cast.hpp"
 #include "fp8lab/core/counted.hpp"
 
 namespace fp8lab {
@@ -86,6 +87,17 @@ AttentionOperand ChangedOperands::with_memory(
   return {x.format, codes, x.heads, x.rows, x.columns, x.inverse_scales};
 }
 
+AttentionOperand ChangedOperands::with_columns(
+    const AttentionOperand& x,
+    const std::function<std::int64_t(std::int64_t, std::int64_t)>& from) {
+  std::vector<std::uint8_t>& codes = codes_.emplace_back(x.codes.size());
+  for (std::int64_t line = 0; line < x.heads * x.rows; ++line)
+    for (std::int64_t column = 0; column < x.columns; ++column)
+      codes[static_cast<std::size_t>(line * x.columns + column)] =
+          x.codes[static_cast<std::size_t>(line * x.columns + from(line % x.rows, column))];
+  return {x.format, codes, x.heads, x.rows, x.columns, x.inverse_scales};
+}
+
 AttentionOperand ChangedOperands::without_columns(const AttentionOperand& x, std::int64_t begin,
                                                   std::int64_t end) {
   std::vector<std::uint8_t>& codes = codes_.emplace_back(x.codes.begin(), x.codes.end());
@@ -108,14 +120,21 @@ void AttentionMistakes::add(std::string name, std::string text, const Change& ch
 void AttentionMistakes::add_known() {
   orders();
   p_of_softmax();
+  exponentials();
   stale_maxima();
   softmax_scales();
   scales();
+  scales_of_other_heads();
+  rounded_scales();
   masks();
+  masks_of_rows();
+  hidden_columns();
   heads();
   softmax();
+  threads();
   splits();
   rows_of_v();
+  zero_rows();
   const std::int64_t tiles = tiles_of(shape_.n, options_.kv_tile);
   constexpr std::int64_t kMostTiles = 12;
   for (std::int64_t t = 0; t < tiles && tiles <= kMostTiles; ++t) add_tile(t);
@@ -157,10 +176,14 @@ void AttentionMistakes::p_of_softmax() {
       m.options.p_format = other;
       m.options.pv_model = *model;
     });
-  for (const float offset : {0.0F, 4.0F, 8.0F})
+  const auto offset_of = [&](const std::string& text, float offset) {
     if (offset != options_.p_offset)
-      add("p_offset", fmt::format("P times 2^{:g}", offset),
-          [&](AttentionMistake& m) { m.options.p_offset = offset; });
+      add("p_offset", text, [&](AttentionMistake& m) { m.options.p_offset = offset; });
+  };
+  for (int offset = 0; offset <= 10; ++offset)
+    offset_of(fmt::format("P times 2^{}", offset), static_cast<float>(offset));
+  for (const float most : {448.0F, 240.0F, 57344.0F})
+    offset_of(fmt::format("P times {:g}", most), std::log2(most));
   const auto cast = [&](const char* text, const CastPolicy& policy) {
     add("p_cast", text, [&](AttentionMistake& m) { m.variant.p_cast = policy; });
   };
@@ -169,6 +192,32 @@ void AttentionMistakes::p_of_softmax() {
   cast("P below the smallest normal number becomes 0", kFlush);
   add("sum_after_cast", "the row sum adds P after its cast, not p before it",
       [](AttentionMistake& m) { m.variant.sum_after_cast = true; });
+}
+
+void AttentionMistakes::exponentials() {
+  add("exp2", "exp2 is a straight line between powers of two",
+      [](AttentionMistake& m) { m.variant.exponential = Exponential::straight; });
+  for (const FormatId id : {FormatId::bf16, FormatId::f16})
+    add("exp2", fmt::format("exp2 is rounded to {}", format(id).name),
+        [&](AttentionMistake& m) { m.variant.p_format = id; });
+}
+
+void AttentionMistakes::threads() {
+  add("sum_of_thread",
+      "the row sums of the four threads of a quad are not added: each column is divided by the sum "
+      "of its own thread",
+      [](AttentionMistake& m) {
+        m.options.row_sum = RowSum::quads;
+        m.variant.sum_of_thread = true;
+      });
+  for (const std::int64_t bit : {1, 2, 4, 8, 16, 32, 64}) {
+    if (bit >= shape_.m) break;
+    add("sum_of_other_row", fmt::format("row r is divided by the row sum of row r xor {}", bit),
+        [&](AttentionMistake& m) { m.variant.sum_row_xor = bit; });
+    add("alpha_of_other_row",
+        fmt::format("row r is rescaled where the maximum of row r xor {} grows", bit),
+        [&](AttentionMistake& m) { m.variant.alpha_row_xor = bit; });
+  }
 }
 
 void AttentionMistakes::stale_maxima() {
@@ -230,12 +279,34 @@ void AttentionMistakes::softmax() {
           [](AttentionVariant& v) { v.keeps_o = v.keeps_sum = true; });
   variant("stale_maximum", "the maximum of the first tile is kept for all tiles",
           [](AttentionVariant& v) { v.maximum = RowMaximum::first_tile; });
+  variant("maximum_of_tile",
+          "the maximum of each tile is that of the tile alone, also if it is smaller",
+          [](AttentionVariant& v) { v.maximum = RowMaximum::own_tile; });
   variant("no_maximum", "no maximum is subtracted before exp2",
           [](AttentionVariant& v) { v.maximum = RowMaximum::none; });
   variant("no_division", "O is not divided by the row sum",
           [](AttentionVariant& v) { v.divisions = 0; });
   variant("two_divisions", "O is divided by the row sum twice",
           [](AttentionVariant& v) { v.divisions = 2; });
+  if (options_.soft_cap > 0.0F)
+    add("soft_cap", "the scores have no soft cap",
+        [](AttentionMistake& m) { m.options.soft_cap = 0.0F; });
+  if (!options_.sinks.empty()) {
+    add("sink", "the sinks are left out of the row sum",
+        [](AttentionMistake& m) { m.options.sinks.clear(); });
+    add("sink", "the sinks are taken to base 2: without log2 e", [](AttentionMistake& m) {
+      for (float& sink : m.options.sinks) sink /= std::numbers::log2e_v<float>;
+    });
+    add("sink", "the sinks are multiplied by the softmax's scale", [&](AttentionMistake& m) {
+      for (float& sink : m.options.sinks) sink *= softmax_scale(inputs_, options_);
+    });
+    add("sink", "each head has the next head's sink", [](AttentionMistake& m) {
+      std::rotate(m.options.sinks.begin(), m.options.sinks.begin() + 1, m.options.sinks.end());
+    });
+    add("sink", "each head has the previous head's sink", [](AttentionMistake& m) {
+      std::rotate(m.options.sinks.begin(), m.options.sinks.end() - 1, m.options.sinks.end());
+    });
+  }
   variant("hidden_in_sum", "columns that the mask hides count in the row sum",
           [](AttentionVariant& v) { v.hidden_in_sum = true; });
   const auto alpha = [&](const char* text, float power) {
@@ -260,12 +331,63 @@ void AttentionMistakes::softmax() {
 }
 
 void AttentionMistakes::splits() {
-  for (const std::int64_t splits : {2, 3, 4, 8})
-    if (splits <= shape_.n)
-      add("split_average",
-          fmt::format("the outputs of {} parts of K and V are averaged without their weights",
-                      splits),
-          [&](AttentionMistake& m) { m.variant.averaged_splits = splits; });
+  if (options_.splits > 1)
+    add("not_split", "the tiles of K and V are not split: nothing is merged",
+        [](AttentionMistake& m) { m.options.splits = 1; });
+  struct Merge {
+    const char* name;
+    const char* text;
+    SplitMerge merge;
+  };
+  constexpr std::array<Merge, 5> kMerges{{
+      {"split_average", "the outputs of {} parts of K and V are averaged without their weights",
+       SplitMerge::average},
+      {"split_merge",
+       "the outputs of {} parts of K and V are weighted by exp2 of their natural "
+       "logarithms",
+       SplitMerge::powers_of_two},
+      {"split_merge",
+       "the outputs of {} parts of K and V are weighted by exp of their logarithms "
+       "to base 2",
+       SplitMerge::e_of_log2},
+      {"split_merge", "the weights of {} parts of K and V are not divided by their sum",
+       SplitMerge::not_normalized},
+      {"splits", "{} parts of K and V are merged", SplitMerge::right},
+  }};
+  // Parts of tiles, or of columns where these are others.
+  struct Parts {
+    std::int64_t count;
+    bool of_columns;
+  };
+  const std::int64_t tiles = tiles_of(shape_.n, options_.kv_tile);
+  std::vector<Parts> parts;
+  if (options_.splits > 1) parts.push_back({options_.splits, false});
+  for (const std::int64_t count : {2, 3, 4, 5, 6, 8, 16}) {
+    if (count <= tiles && count != options_.splits) parts.push_back({count, false});
+    if (count <= shape_.n && (tiles % count != 0 || shape_.n % options_.kv_tile != 0))
+      parts.push_back({count, true});
+  }
+  const auto add_parts = [&](const char* name, const std::string& text, const Parts& one,
+                             SplitMerge merge, std::int64_t lost) {
+    add(name, text + (one.of_columns ? ", of equal numbers of columns" : ""),
+        [&](AttentionMistake& m) {
+          m.options.splits = one.count;
+          m.variant.splits_columns = one.of_columns;
+          m.variant.merge = merge;
+          m.variant.lost_part = lost;
+        });
+  };
+  for (const Merge& merge : kMerges)
+    for (const Parts& one : parts)
+      if (merge.merge != SplitMerge::right || one.count != options_.splits || one.of_columns)
+        add_parts(merge.name, fmt::format(fmt::runtime(merge.text), one.count), one, merge.merge,
+                  -1);
+  constexpr std::int64_t kMostLost = 5;
+  for (const Parts& one : parts)
+    for (std::int64_t lost = 0; lost < one.count && one.count <= kMostLost; ++lost)
+      add_parts("part_lost",
+                fmt::format("part {} of {} parts of K and V is not merged", lost, one.count), one,
+                SplitMerge::right, lost);
 }
 
 void AttentionMistakes::units() {
@@ -350,6 +472,83 @@ void AttentionMistakes::scales() {
           [&](AttentionMistake& m) {
             (m.inputs.*kOperands[to]).inverse_scales = y.inverse_scales;
           });
+      if (to < from)
+        add("scale_of_operand",
+            fmt::format("the scales of {} and {} exchanged", kOperandNames[to],
+                        kOperandNames[from]),
+            [&](AttentionMistake& m) {
+              std::swap((m.inputs.*kOperands[to]).inverse_scales,
+                        (m.inputs.*kOperands[from]).inverse_scales);
+            });
+    }
+}
+
+/// Scales of K and V in the order of other heads, which heads of Q do not share.
+void AttentionMistakes::scales_of_other_heads() {
+  const std::int64_t kv_heads = inputs_.k.heads;
+  if (kv_heads == 1 || shape_.group == 1) return;
+  const auto own = [this](std::int64_t h) { return h / shape_.group; };
+  for (const std::size_t i : {std::size_t{1}, std::size_t{2}})
+    add("scale_in_turn",
+        fmt::format("head h of Q has {}'s scale of head h mod kv_heads", kOperandNames[i]),
+        [&](AttentionMistake& m) {
+          for (const std::size_t of : {std::size_t{1}, std::size_t{2}})
+            m.inputs.*kOperands[of] = operands_.with_heads(
+                inputs_.*kOperands[of], shape_.heads, own,
+                [&](std::int64_t h) { return of == i ? h % kv_heads : h / shape_.group; });
+        });
+}
+
+void AttentionMistakes::rounded_scales() {
+  struct Rounding {
+    const char* text;
+    std::function<float(float)> rounded;
+  };
+  const auto power = [](float x, bool up) {
+    int exponent = 0;
+    const float fraction = std::frexp(x, &exponent);
+    return std::ldexp(1.0F, up && fraction > 0.5F ? exponent : exponent - 1);
+  };
+  const std::array<Rounding, 4> roundings{{
+      {"rounded up to powers of two", [=](float x) { return power(x, true); }},
+      {"rounded down to powers of two", [=](float x) { return power(x, false); }},
+      {"rounded to bf16",
+       [](float x) {
+         return static_cast<float>(round_trip(format(FormatId::bf16), kNvidiaNosat, x));
+       }},
+      {"rounded to f16",
+       [](float x) {
+         return static_cast<float>(round_trip(format(FormatId::f16), kNvidiaNosat, x));
+       }},
+  }};
+  struct Subset {
+    const char* names;
+    std::vector<std::size_t> operands;
+  };
+  const std::array<Subset, 6> subsets{{{"Q, K and V", {0, 1, 2}},
+                                       {"Q and K", {0, 1}},
+                                       {"K and V", {1, 2}},
+                                       {"Q", {0}},
+                                       {"K", {1}},
+                                       {"V", {2}}}};
+  for (const Rounding& rounding : roundings)
+    for (const Subset& subset : subsets) {
+      const bool changes = std::ranges::all_of(subset.operands, [&](std::size_t i) {
+        const AttentionOperand& x = inputs_.*kOperands[i];
+        return std::ranges::any_of(x.inverse_scales, [&](float scale) {
+          return scale > 0.0F && std::isfinite(scale) && rounding.rounded(scale) != scale;
+        });
+      });
+      if (!changes) continue;
+      add("scale_rounded", fmt::format("the scales of {} are {}", subset.names, rounding.text),
+          [&](AttentionMistake& m) {
+            for (const std::size_t i : subset.operands)
+              m.inputs.*kOperands[i] =
+                  operands_.with_scales(inputs_.*kOperands[i], [&](std::int64_t head) {
+                    const float scale = scale_of(inputs_.*kOperands[i], head);
+                    return scale > 0.0F && std::isfinite(scale) ? rounding.rounded(scale) : scale;
+                  });
+          });
     }
 }
 
@@ -410,8 +609,68 @@ void AttentionMistakes::masks() {
   if (left != kNoWindow) {
     with("mask_off_by_one", "one column too many on the left", left + 1, right);
     if (left > 0) with("mask_off_by_one", "one column too few on the left", left - 1, right);
-    if (right != kNoWindow) with("no_window", "no limit on the left", kNoWindow, right);
+    if (right != kNoWindow) {
+      with("no_window", "no limit on the left", kNoWindow, right);
+      with("no_window", "no limit on the right", left, kNoWindow);
+      if (right > 0) with("mask", "the window is causal: nothing to the right", left, 0);
+    }
   }
+}
+
+/// Masks that take the place of a row from elsewhere.
+void AttentionMistakes::masks_of_rows() {
+  const std::int64_t right = options_.causal ? 0 : options_.window_right;
+  if (right == kNoWindow && options_.window_left == kNoWindow) return;
+  const auto seen_as = [&](const char* name, const std::string& text, const auto& row_of) {
+    bool all = true;  // no mask is another mistake
+    for (std::int64_t row = 0; row < shape_.m; ++row) {
+      const SeenColumns seen = seen_columns(shape_, options_, row_of(std::int64_t{0}, row));
+      all &= seen.begin == 0 && seen.end == shape_.n;
+    }
+    if (all) return;
+    add(name, text, [&](AttentionMistake& m) {
+      for (std::int64_t head = 0; head < shape_.heads; ++head)
+        for (std::int64_t row = 0; row < shape_.m; ++row)
+          m.variant.seen.push_back(seen_columns(shape_, options_, row_of(head, row)));
+    });
+  };
+  const std::int64_t block = options_.q_tile;
+  seen_as("mask_of_tiles", "all rows of a block see what its first row sees",
+          [=](std::int64_t, std::int64_t row) { return row / block * block; });
+  if (shape_.group > 1) {
+    const std::int64_t group = shape_.group;
+    const std::int64_t m = shape_.m;
+    seen_as("mask_of_packed_rows",
+            "row i of head h sees what row i * group + h mod group sees, mod m: rows of a group's "
+            "heads are counted together",
+            [=](std::int64_t head, std::int64_t row) { return (row * group + head % group) % m; });
+    seen_as("mask_of_packed_rows",
+            "row i of head h sees what row (h mod group * m + i) / group sees: packed rows are "
+            "divided by the group in the wrong order",
+            [=](std::int64_t head, std::int64_t row) { return (head % group * m + row) / group; });
+    seen_as("mask_of_packed_rows",
+            "row i sees what row i / group sees: rows are divided by the group though they are not "
+            "packed",
+            [=](std::int64_t, std::int64_t row) { return row / group; });
+  }
+  if (right == kNoWindow) return;
+  add("mask",
+      "rows see the columns that the mask hides, and the diagonal: its direction is reversed",
+      [&](AttentionMistake& m) {
+        for (std::int64_t row = 0; row < shape_.m; ++row) {
+          const std::int64_t own = row + shape_.n - shape_.m + right;
+          m.variant.seen.push_back({std::clamp<std::int64_t>(own, 0, shape_.n), shape_.n});
+        }
+      });
+}
+
+void AttentionMistakes::hidden_columns() {
+  if (!options_.causal && options_.window_right == kNoWindow && options_.window_left == kNoWindow)
+    return;
+  add("mask_value", "hidden scores are 0, not -infinity",
+      [](AttentionMistake& m) { m.variant.hidden = 0.0F; });
+  add("maximum_of_hidden", "the maximum of a row is taken before the mask, over hidden columns too",
+      [](AttentionMistake& m) { m.variant.maximum_of_hidden = true; });
 }
 
 void AttentionMistakes::heads() {
@@ -467,6 +726,23 @@ void AttentionMistakes::rows_of_v() {
   for (const std::int64_t step : {-1, 1})
     permuted(fmt::format("row r {} 1 in the place of row r", step < 0 ? '-' : '+'),
              [&](std::int64_t row) { return row + step; });
+}
+
+/// The last rows of each tile, which a copy into shared memory did not reach.
+void AttentionMistakes::zero_rows() {
+  const std::int64_t tile = options_.kv_tile;
+  for (const std::int64_t rows : {8, 16, 32, 64}) {
+    if (rows >= tile) break;
+    const auto kept = [=](std::int64_t row) { return row % tile < tile - rows ? row : -1; };
+    for (const char* names : {"V", "K", "K and V"})
+      add("rows_of_zeros",
+          fmt::format("the last {} rows of each whole tile of {} are zeros", rows, names),
+          [&](AttentionMistake& m) {
+            if (names[0] == 'K') m.inputs.k = operands_.with_rows(inputs_.k, inputs_.k.rows, kept);
+            if (names[0] == 'V' || names[1] != '\0')
+              m.inputs.v = operands_.with_rows(inputs_.v, inputs_.v.rows, kept);
+          });
+  }
 }
 
 void AttentionMistakes::add_tile(std::int64_t t) {
@@ -568,13 +844,7 @@ void AttentionMistakes::memory() {
               return at - in + in % x.columns * x.rows + in / x.columns;
             });
   }
-  constexpr std::int64_t kStep = 32;
-  for (std::int64_t begin = 0; shape_.d > kStep && begin < shape_.d; begin += kStep)
-    add("qk_terms",
-        fmt::format("Q K^T without terms {} to {}", begin, std::min(begin + kStep, shape_.d) - 1),
-        [&](AttentionMistake& m) {
-          m.inputs.q = operands_.without_columns(inputs_.q, begin, begin + kStep);
-        });
+  terms_of_qk();
   if (shape_.d == shape_.d_v && inputs_.k.format == inputs_.v.format) {
     add("operands_exchanged", "V in the place of K",
         [&](AttentionMistake& m) { m.inputs.k = inputs_.v; });
@@ -582,7 +852,28 @@ void AttentionMistakes::memory() {
         [&](AttentionMistake& m) { m.inputs.v = inputs_.k; });
     add("operands_exchanged", "K and V exchanged",
         [&](AttentionMistake& m) { std::swap(m.inputs.k, m.inputs.v); });
+    add("operands_exchanged", "V in the place of K, with K's scales",
+        [&](AttentionMistake& m) { m.inputs.k.codes = inputs_.v.codes; });
+    add("operands_exchanged", "K in the place of V, with V's scales",
+        [&](AttentionMistake& m) { m.inputs.v.codes = inputs_.k.codes; });
+    add("operands_exchanged", "K and V exchanged, with each other's scales",
+        [&](AttentionMistake& m) { std::swap(m.inputs.k.codes, m.inputs.v.codes); });
   }
+}
+
+/// Aligned parts of the sum of Q K^T, and all from a multiple of 64 on.
+void AttentionMistakes::terms_of_qk() {
+  const auto without = [&](std::int64_t begin, std::int64_t end) {
+    add("qk_terms", fmt::format("Q K^T without terms {} to {}", begin, end - 1),
+        [&](AttentionMistake& m) {
+          m.inputs.q = operands_.without_columns(inputs_.q, begin, end);
+        });
+  };
+  for (const std::int64_t step : {32, 64, 128})
+    for (std::int64_t begin = 0; shape_.d > step && begin < shape_.d; begin += step)
+      without(begin, std::min(begin + step, shape_.d));
+  if (shape_.d > 16) without((shape_.d - 1) / 16 * 16, shape_.d);
+  if (shape_.d > 8) without((shape_.d - 1) / 8 * 8, shape_.d);
 }
 
 }  // namespace fp8lab

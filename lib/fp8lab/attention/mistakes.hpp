@@ -38,6 +38,10 @@ class ChangedOperands {
   /// The code at each place is that at place `from(place)` of the whole memory.
   AttentionOperand with_memory(const AttentionOperand& x,
                                const std::function<std::int64_t(std::int64_t)>& from);
+  /// The code of a row and column is that of column `from(row, column)`.
+  AttentionOperand with_columns(
+      const AttentionOperand& x,
+      const std::function<std::int64_t(std::int64_t, std::int64_t)>& from);
   /// Zeros in columns [begin, end).
   AttentionOperand without_columns(const AttentionOperand& x, std::int64_t begin, std::int64_t end);
 
@@ -69,17 +73,25 @@ class AttentionMistakes {
   void softmax_scales();
   void softmax();
   void p_of_softmax();
+  void exponentials();
+  void threads();
   void stale_maxima();
   void units();
   void scales();
   void scales_of(std::span<AttentionOperand AttentionInputs::*const> members,
                  const std::string& names);
+  void scales_of_other_heads();
+  void rounded_scales();
   void formats();
   void masks();
+  void masks_of_rows();
+  void hidden_columns();
   void heads();
   void rows_of_v();
+  void zero_rows();
   void tails();
   void memory();
+  void terms_of_qk();
   void splits();
 
   const AttentionInputs& inputs_;

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 
 #include "fp8lab/attention/attention.hpp"
 #include "fp8lab/attention/shape.hpp"
@@ -12,19 +13,28 @@
 namespace fp8lab {
 namespace {
 
+/// What becomes of the scores of a head.
+struct Scores {
+  double scale = 1.0;
+  double soft_cap = 0.0;                                   ///< 0: none
+  double sink = -std::numeric_limits<double>::infinity();  ///< a score without a value
+};
+
 /// One row of attention over `seen` columns, the first of which k and v point to, in FP64.
 void reference_row(const AttentionShape& shape, const float* q, const float* k, const float* v,
-                   double scale, std::int64_t seen, double* o) {
+                   const Scores& scores, std::int64_t seen, double* o) {
   std::vector<double> s(static_cast<std::size_t>(seen));
   for (std::int64_t j = 0; j < seen; ++j) {
     double sum = 0.0;
     for (std::int64_t i = 0; i < shape.d; ++i)
       sum += static_cast<double>(q[i]) * static_cast<double>(k[j * shape.d + i]);
-    s[static_cast<std::size_t>(j)] = scale * sum;
+    const double score = scores.scale * sum;
+    s[static_cast<std::size_t>(j)] =
+        scores.soft_cap > 0.0 ? scores.soft_cap * std::tanh(score / scores.soft_cap) : score;
   }
   if (s.empty()) return;
   const double maximum = *std::max_element(s.begin(), s.end());
-  double total = 0.0;
+  double total = std::exp(scores.sink - maximum);
   for (std::int64_t j = 0; j < seen; ++j) {
     const double p = std::exp(s[static_cast<std::size_t>(j)] - maximum);
     total += p;
@@ -50,15 +60,19 @@ std::vector<double> attention_reference(const AttentionInputs& inputs, std::span
   check("k", k, inputs.k);
   check("v", v, inputs.v);
   const AttentionShape shape = attention_shape(inputs);
-  const double scale = static_cast<double>(softmax_scale(inputs, options));
+  const Scores usual{static_cast<double>(softmax_scale(inputs, options)),
+                     static_cast<double>(options.soft_cap)};
   std::vector<double> o(static_cast<std::size_t>(shape.heads * shape.m * shape.d_v), 0.0);
   parallel_for(shape.heads * shape.m, threads_of(options), [&](std::int64_t i) {
     const std::int64_t kv_head = i / shape.m / shape.group;
     const std::int64_t row = i % shape.m;
     const SeenColumns seen = seen_columns(shape, options, row);
     const std::int64_t first = kv_head * shape.n + seen.begin;
+    Scores scores = usual;
+    if (!options.sinks.empty())
+      scores.sink = static_cast<double>(options.sinks[static_cast<std::size_t>(i / shape.m)]);
     reference_row(shape, q.data() + i * shape.d, k.data() + first * shape.d,
-                  v.data() + first * shape.d_v, scale, seen.end - seen.begin,
+                  v.data() + first * shape.d_v, scores, seen.end - seen.begin,
                   o.data() + i * shape.d_v);
   });
   return o;

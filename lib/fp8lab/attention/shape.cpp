@@ -18,6 +18,7 @@ namespace {
 
 constexpr std::int64_t kMostTile = std::int64_t{1} << 40;
 constexpr float kMostOffset = 100.0F;
+constexpr std::int64_t kMostSplits = 256;  // FlashAttention-3's
 constexpr std::array<std::string_view, 2> kTileOrders{"last_to_first", "first_to_last"};
 constexpr std::array<std::string_view, 2> kRowSums{"columns", "quads"};
 
@@ -112,6 +113,14 @@ void validate(const AttentionInputs& inputs, const AttentionOptions& options) {
           fmt::format("a number from -{0:g} to {0:g}", kMostOffset),
           fmt::format("{}", options.p_offset));
   finite("rescale_threshold", options.rescale_threshold);
+  finite("soft_cap", options.soft_cap);
+  require(options.sinks.empty() || std::ssize(options.sinks) == inputs.q.heads, "sinks",
+          fmt::format("none, or one of each of Q's {} heads", inputs.q.heads),
+          fmt::format("{}", options.sinks.size()));
+  for (const float sink : options.sinks)
+    require(std::isfinite(sink), "sinks", "finite numbers", fmt::format("{}", sink));
+  require(options.splits >= 1 && options.splits <= kMostSplits, "splits",
+          fmt::format("1 to {}", kMostSplits), fmt::format("{}", options.splits));
   const auto window = [](std::string_view name, std::int64_t value) {
     require(value >= kNoWindow && value <= kMostTile, name, "0 or more columns, or -1: all",
             fmt::format("{}", value));
@@ -141,8 +150,17 @@ float softmax_scale(const AttentionInputs& inputs, const AttentionOptions& optio
   return static_cast<float>(1.0 / std::sqrt(static_cast<double>(inputs.q.columns)));
 }
 
+float soft_cap_scale(const AttentionInputs& inputs, const AttentionOptions& options,
+                     std::int64_t head) {
+  const std::int64_t kv_head = head / attention_shape(inputs).group;
+  return softmax_scale(inputs, options) / options.soft_cap *
+         (scale_of(inputs.q, head) * scale_of(inputs.k, kv_head));
+}
+
 float scale_log2(const AttentionInputs& inputs, const AttentionOptions& options,
                  std::int64_t head) {
+  if (options.soft_cap > 0.0F)
+    return static_cast<float>(static_cast<double>(options.soft_cap) * std::numbers::log2e);
   const std::int64_t kv_head = head / attention_shape(inputs).group;
   const double to_base_two =
       static_cast<double>(softmax_scale(inputs, options)) * std::numbers::log2e;

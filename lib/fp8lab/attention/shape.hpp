@@ -40,7 +40,11 @@ CodeMatrix matrix_of(const AttentionOperand& operand, std::int64_t head, std::in
 /// The inverse scale of a head.
 float scale_of(const AttentionOperand& operand, std::int64_t head);
 
-/// The factor of S before exp2.
+/// The factor of S before tanh, where there is a soft cap.
+float soft_cap_scale(const AttentionInputs& inputs, const AttentionOptions& options,
+                     std::int64_t head);
+
+/// The factor of S before exp2: of tanh, where there is a soft cap.
 float scale_log2(const AttentionInputs& inputs, const AttentionOptions& options, std::int64_t head);
 
 /// `AttentionOptions::softmax_scale`, or 1 / sqrt(d) if that is 0.

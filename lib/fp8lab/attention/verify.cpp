@@ -37,27 +37,11 @@ OutputRows outputs_of(const AttentionMistake& mistake, const std::vector<Attenti
     first.push_back(first.back() + static_cast<std::size_t>((part.end - part.begin) * d_v));
   found.o.assign(first.back(), 0.0F);
   const std::int64_t n = mistake.inputs.k.rows;
-  const std::int64_t splits = mistake.variant.averaged_splits;
-  const auto compute = [&](std::int64_t i, const AttentionVariant& variant, std::span<float> o) {
-    std::vector<AttentionTile> tiles = attention_tiles(n, mistake.options.kv_tile);
-    attention_rows(mistake.inputs, mistake.options, variant, rows[static_cast<std::size_t>(i)], o,
-                   tiles);
-  };
   parallel_for(std::ssize(rows), threads, [&](std::int64_t i) {
     const auto at = static_cast<std::size_t>(i);
-    const auto o = std::span(found.o).subspan(first[at], first[at + 1] - first[at]);
-    if (splits == 1) return compute(i, mistake.variant, o);
-    for (std::int64_t part = 0; part < splits; ++part) {
-      AttentionVariant variant = mistake.variant;
-      for (std::int64_t row = 0; row < judge.shape().m; ++row) {
-        const SeenColumns seen = seen_columns(judge.shape(), mistake.options, row);
-        variant.seen.push_back({std::clamp(part * n / splits, seen.begin, seen.end),
-                                std::clamp((part + 1) * n / splits, seen.begin, seen.end)});
-      }
-      std::vector<float> own(o.size(), 0.0F);
-      compute(i, variant, own);
-      for (std::size_t c = 0; c < own.size(); ++c) o[c] += own[c] / static_cast<float>(splits);
-    }
+    std::vector<AttentionTile> tiles = attention_tiles(n, mistake.options.kv_tile);
+    attention_rows(mistake.inputs, mistake.options, mistake.variant, rows[at],
+                   std::span(found.o).subspan(first[at], first[at + 1] - first[at]), tiles);
   });
   found.o = judge.rounded(std::move(found.o));
   return found;
@@ -72,7 +56,10 @@ std::vector<AttentionRows> sample_of(const OutputJudge& judge, const AttentionOp
     const auto is_wrong = [&](std::int64_t row) {
       return judge.wrong_rows()[static_cast<std::size_t>(block.head * s.m + row)] != 0;
     };
+    const std::int64_t first = block.begin;
     while (block.begin < block.end && !is_wrong(block.begin)) ++block.begin;
+    // Whole groups: rows of mistaken threads exchange what they know.
+    block.begin -= (block.begin - first) % kRowsOfBlock;
     while (block.end > block.begin && !is_wrong(block.end - 1)) --block.end;
     for (; block.begin < block.end; block.begin += kRowsOfBlock)
       wrong.push_back({block.head, block.begin, std::min(block.begin + kRowsOfBlock, block.end)});
