@@ -37,13 +37,10 @@ struct Sum {
   }
 };
 
-/// Combines the 32-bit words of each block of 16 bytes of eight columns' vectors: to one word a
-/// column, of the first four and of the last four.
+/// Combines words of two places of eight columns' vectors, two columns in a vector.
 template <class Combine, class D>
-HWY_INLINE void reduce_blocks(D d, const hn::Vec<D> (&columns)[kColumns], hn::Vec<D> (&fours)[2]) {
+HWY_INLINE void combine_pairs(D d, const hn::Vec<D> (&columns)[kColumns], hn::Vec<D> (&pairs)[4]) {
   const hn::Repartition<std::uint32_t, D> d32;
-  const hn::Repartition<std::uint64_t, D> d64;
-  hn::Vec<D> pairs[4];
   FP8LAB_UNROLL
   for (int i = 0; i < 4; ++i) {
     const auto x = hn::BitCast(d32, columns[2 * i]);
@@ -51,6 +48,15 @@ HWY_INLINE void reduce_blocks(D d, const hn::Vec<D> (&columns)[kColumns], hn::Ve
     pairs[i] = Combine::of(hn::BitCast(d, hn::InterleaveLower(d32, x, y)),
                            hn::BitCast(d, hn::InterleaveUpper(d32, x, y)));
   }
+}
+
+/// Combines the 32-bit words of each block of 16 bytes of eight columns' vectors: to one word a
+/// column, of the first four and of the last four.
+template <class Combine, class D>
+HWY_INLINE void reduce_blocks(D d, const hn::Vec<D> (&columns)[kColumns], hn::Vec<D> (&fours)[2]) {
+  const hn::Repartition<std::uint64_t, D> d64;
+  hn::Vec<D> pairs[4];
+  combine_pairs<Combine>(d, columns, pairs);
   FP8LAB_UNROLL
   for (int i = 0; i < 2; ++i) {
     const auto x = hn::BitCast(d64, pairs[2 * i]);

@@ -104,6 +104,15 @@ class Lines {
   [[nodiscard]] HWY_INLINE hn::Vec<CodeTag> magnitudes(hn::Vec<CodeTag> codes) const {
     return hn::And(codes, hn::Set(CodeTag(), static_cast<Code>((1u << layout_.sign_bit) - 1)));
   }
+  /// Exponents of a line's codes, which `range` sees.
+  HWY_INLINE void store_exponents(const Code* codes, Lane* to, Range& range) const {
+    FP8LAB_UNROLL
+    for (int chunk = 0; chunk < kChunks; ++chunk) {
+      const auto magnitude = magnitudes(hn::LoadU(CodeTag(), codes + chunk * kChunk));
+      range.add(magnitude);
+      hn::Store(exponents(magnitude), LaneTag(), to + chunk * kChunk);
+    }
+  }
 
   CodeLayout layout_;
 };
@@ -124,14 +133,7 @@ class HalfLines : public Lines<std::uint16_t, kTermsOfLine> {
       const auto* from = reinterpret_cast<const hwy::float16_t*>(codes) + v * Base::kLanes;
       hn::Store(hn::PromoteTo(d, hn::LoadU(dh, from)), d, values + v * Base::kLanes);
     }
-    FP8LAB_UNROLL
-    for (int chunk = 0; chunk < Base::kChunks; ++chunk) {
-      const auto x = hn::LoadU(typename Base::CodeTag(), codes + chunk * Base::kChunk);
-      const auto magnitude = this->magnitudes(x);
-      range.add(magnitude);
-      hn::Store(this->exponents(magnitude), typename Base::LaneTag(),
-                exponents + chunk * Base::kChunk);
-    }
+    this->store_exponents(codes, exponents, range);
   }
 };
 
@@ -152,14 +154,7 @@ class UpperHalfLines : public Lines<std::uint16_t, kTermsOfLine> {
       const auto x = hn::PromoteTo(du, hn::LoadU(dh, codes + v * Base::kLanes));
       hn::Store(hn::BitCast(d, hn::ShiftLeft<16>(x)), d, values + v * Base::kLanes);
     }
-    FP8LAB_UNROLL
-    for (int chunk = 0; chunk < Base::kChunks; ++chunk) {
-      const auto x = hn::LoadU(typename Base::CodeTag(), codes + chunk * Base::kChunk);
-      const auto magnitude = this->magnitudes(x);
-      range.add(magnitude);
-      hn::Store(this->exponents(magnitude), typename Base::LaneTag(),
-                exponents + chunk * Base::kChunk);
-    }
+    this->store_exponents(codes, exponents, range);
   }
 };
 
@@ -277,13 +272,7 @@ HWY_INLINE void reduce_by_parity(D d, const hn::Vec<D> (&columns)[kColumns],
   const hn::Repartition<std::uint32_t, D> d32;
   const hn::Repartition<std::uint64_t, D> d64;
   hn::Vec<D> pairs[4];
-  FP8LAB_UNROLL
-  for (int i = 0; i < 4; ++i) {
-    const auto x = hn::BitCast(d32, columns[2 * i]);
-    const auto y = hn::BitCast(d32, columns[2 * i + 1]);
-    pairs[i] = Combine::of(hn::BitCast(d, hn::InterleaveLower(d32, x, y)),
-                           hn::BitCast(d, hn::InterleaveUpper(d32, x, y)));
-  }
+  combine_pairs<Combine>(d, columns, pairs);
   hn::Vec<D> fours[2][2];  // [place][columns]
   FP8LAB_UNROLL
   for (int i = 0; i < 2; ++i) {
