@@ -161,6 +161,7 @@ UnitCase draw_case(const InstructionModel& m, Draws& draws) {
     const double p = decode(fa, one.a[i]) * decode(fb, one.b[i]);
     if (std::isfinite(p) && p != 0.0) largest = std::max(largest, std::ilogb(p));
   }
+  bool tiny = false;
   if (traits_of(m.accumulator).takes_scales && draws.below(6) != 0) {
     one.scales.block = draws.below(2) == 0 ? 16 : 32;
     one.scales.format = draws.below(2) == 0 ? FormatId::e8m0fnu : FormatId::e4m3fn;
@@ -169,9 +170,12 @@ UnitCase draw_case(const InstructionModel& m, Draws& draws) {
       one.scales = {};
     const auto block = static_cast<std::size_t>(one.scales.block);
     const bool wide = draws.below(4) == 0;
+    // Products about the smallest numbers of binary32, whose sum may round to zero.
+    tiny = one.scales.format == FormatId::e8m0fnu && draws.below(4) == 0;
     const auto scale = [&] {
       if (draws.below(40) == 0) return 0xffU;
       if (one.scales.format == FormatId::e4m3fn) return draws.bits() & 0xff;
+      if (tiny) return static_cast<std::uint32_t>(127 + draws.between(-90, -70));
       return wide ? draws.bits() % 255 : static_cast<std::uint32_t>(127 + draws.between(-9, 9));
     };
     for (std::size_t i = 0; i < (k + block - 1) / block; ++i) {
@@ -183,6 +187,7 @@ UnitCase draw_case(const InstructionModel& m, Draws& draws) {
   }
   one.c =
       draw_c(std::clamp(largest, -149, 127), m.accumulator.output_format == FormatId::f16, draws);
+  if (tiny && draws.below(2) == 0) one.c = draws.below(2) == 0 ? 0.0F : -0.0F;
   return one;
 }
 
