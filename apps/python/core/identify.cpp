@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "bindings.hpp"
+#include "fp8lab/scaling/cast_search.hpp"
 #include "problem.hpp"
 
 namespace fp8lab::python {
@@ -53,6 +54,46 @@ nb::dict to_dict(const SeparatingElement& e) {
   return d;
 }
 
+nb::dict to_dict(const RecipeMatch& one) {
+  nb::dict d;
+  d["recipe"] = one.recipe;
+  d["role"] = to_string(one.role);
+  d["tile"] = nb::make_tuple(one.row_block, one.k_block);
+  d["wrong_codes"] = one.wrong_codes;
+  d["wrong_scales"] = one.wrong_scales;
+  d["scales_multiply"] = one.multiplies;
+  return d;
+}
+
+nb::dict to_dict(const ElementMatch& one) {
+  nb::dict d;
+  d["input"] = one.input;
+  d["scaling"] = one.scaling;
+  d["rounding"] = one.rounding;
+  d["overflow"] = one.overflow;
+  d["subnormals"] = one.subnormals;
+  d["tile"] = nb::make_tuple(one.row_block, one.k_block);
+  d["wrong_codes"] = one.wrong_codes;
+  return d;
+}
+
+constexpr std::size_t kCastMatches = 5;  ///< of the text; lists hold all
+
+nb::dict to_dict(const CastSearch& search) {
+  nb::dict d;
+  nb::list recipes;
+  for (const RecipeMatch& one : search.recipes) recipes.append(to_dict(one));
+  nb::list elements;
+  for (const ElementMatch& one : search.elements) elements.append(to_dict(one));
+  d["explained"] = search.explained();
+  d["codes"] = search.codes;
+  d["scales"] = search.tiles;
+  d["recipes"] = recipes;
+  d["elements"] = elements;
+  d["text"] = describe(search, kCastMatches);
+  return d;
+}
+
 }  // namespace
 
 nb::dict to_dict(const Identification& result) {
@@ -73,6 +114,22 @@ nb::dict to_dict(const Identification& result) {
 }
 
 void bind_identify(nb::module_& m) {
+  m.def(
+      "identify_cast",
+      [](const Matrix<const float>& x, std::string_view format,
+         const Vector<const std::uint8_t>& codes, const Vector<const float>& scales, int threads) {
+        CastSearch search;
+        {
+          const nb::gil_scoped_release release;
+          const FloatMatrix matrix{span_of(x), static_cast<std::int64_t>(x.shape(0)),
+                                   static_cast<std::int64_t>(x.shape(1))};
+          search = search_cast({matrix, find_format(format).id, span_of(codes), span_of(scales)},
+                               threads);
+        }
+        return to_dict(search);
+      },
+      nb::kw_only(), "x"_a.noconvert(), "format"_a, "codes"_a.noconvert(), "scales"_a.noconvert(),
+      "threads"_a);
   m.def(
       "identify",
       [](const Problem& problem, const Output& got, std::string_view output, int threads,

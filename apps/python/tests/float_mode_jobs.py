@@ -196,7 +196,7 @@ def _():
     yield fp8lab.identify_groups(d, (a, a), GROUPS, a_scales=TENTH)
 
 
-@job("identify", "Explanation.options", "ExplanationClass.rate")
+@job("identify", "identify_cast", "CastRecipe.exact", "Explanation.options", "ExplanationClass.rate")
 def _():
     d = fp8lab.gemm(CODES[:8], CODES[:6], **HOPPER, a_scales=TENTH)
     d[0, 0] = 0
@@ -204,6 +204,10 @@ def _():
     yield found
     yield [one.rate for one in found.ranking]
     yield found.ranking[0].members[0].options
+    q = fp8lab.quantize(Y[:, :128], "deepgemm")
+    cast = fp8lab.identify_cast(Y[:, :128], q.codes, q.inverse_scales)
+    yield cast
+    yield [one.exact for one in cast.recipes]
 
 
 @job("quantize", "Quantizer", "Quantizer.quantize", "Quantizer.observe", "QuantizedTensor.dequantize",

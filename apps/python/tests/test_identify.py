@@ -144,3 +144,43 @@ def test_options_of_a_member_compute_it_under_its_first_name():
         assert ("split_k" in options) == (one.split_k > 1)
         assert fp8lab.gemm(a, b, c=c, **options).tobytes() == d.tobytes()
     assert found.ranking[0].rate == 1.0 and found.ranking[0].compared == 64
+
+
+def test_the_recipe_of_a_cast_is_found():
+    x = np.random.default_rng(3).standard_normal((32, 256)).astype(f32)
+    for name, role in (("deepgemm", "activation"), ("te-current", "weight"), ("ocp-mxfp8", "weight")):
+        q = fp8lab.quantize(x, name, role)
+        found = fp8lab.identify_cast(x, q.codes, q.inverse_scales)
+        exact = [one.recipe for one in found.recipes if one.exact]
+        assert found.explained and name in exact, (name, exact)
+        assert found.codes == x.size and found.scales == q.inverse_scales.size
+        best = found.elements[0]
+        assert (best.wrong_codes, best.input, best.rounding) == (0, "binary32", "nearest even")
+        assert name in str(found)
+
+
+def test_a_cast_that_no_recipe_gives():
+    x = np.random.default_rng(4).standard_normal((16, 128)).astype(f32)
+    scales = np.abs(x).max(1, keepdims=True) / f32(300)
+    codes = fp8lab.encode(x / scales)
+    found = fp8lab.identify_cast(x, codes, scales)
+    assert not found.explained and found.elements[0].wrong_codes == 0
+    assert found.elements[0].scaling == "x / s" and found.recipes[0].wrong_scales > 0
+    raw = fp8lab.identify_cast(x, codes.view(np.uint8), scales, codes_format="e4m3fn")
+    assert raw.elements == found.elements and raw.recipes == found.recipes
+    wrong = codes.view(np.uint8).copy()
+    wrong[3, 5] ^= 1
+    assert fp8lab.identify_cast(x, wrong.view(codes.dtype), scales).elements[0].wrong_codes == 1
+
+
+def test_what_identify_cast_refuses():
+    x = np.ones((4, 64), f32)
+    codes = fp8lab.encode(x)
+    with pytest.raises(ValueError, match="codes_format: expected the format of codes"):
+        fp8lab.identify_cast(x, codes.view(np.uint8), [[1]])
+    with pytest.raises(ValueError, match="codes"):
+        fp8lab.identify_cast(x, codes[:2], np.ones(1, f32))
+    with pytest.raises(ValueError, match="scales"):
+        fp8lab.identify_cast(x, codes, np.ones(7, f32))
+    with pytest.raises(ValueError, match="codes: expected FP8, FP6 or FP4 codes"):
+        fp8lab.identify_cast(x, x.astype(np.float16), np.ones(1, f32))

@@ -35,11 +35,15 @@ from fp8lab._grouped import (
     verify_groups,
 )
 from fp8lab._identify import (
+    CastElements,
+    CastIdentification,
+    CastRecipe,
     Explanation,
     ExplanationClass,
     Identification,
     SeparatingElement,
     identify,
+    identify_cast,
 )
 from fp8lab._kernels import (
     CallModel,
@@ -97,7 +101,10 @@ __all__ = [
     "AttentionVerdict",
     "AutoScaler",
     "CallModel",
+    "CastElements",
+    "CastIdentification",
     "CastProfile",
+    "CastRecipe",
     "Cause",
     "Comparison",
     "EncodeStatistics",
@@ -142,6 +149,7 @@ __all__ = [
     "gemm",
     "gemm_groups",
     "identify",
+    "identify_cast",
     "identify_groups",
     "linear_recipe",
     "linear_recipes",

@@ -10,13 +10,14 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from fp8lab import _core
-from fp8lab._arrays import bad, several, whole
+from fp8lab._arrays import as_matrix, bad, codes_of, several, whole
 from fp8lab._kernels import Epilogue, SplitK
 from fp8lab._mode import in_own_mode
 from fp8lab._options import ProductOptions
 from fp8lab._products import make_problem
 from fp8lab._recipes import QuantizedTensor, Scales
 from fp8lab._registry import InstructionModel, find_model
+from fp8lab._scales import scale_array, scale_values
 from fp8lab._verify import output_of
 from fp8lab._warnings import warn
 
@@ -170,3 +171,90 @@ def identify(
     fields["ranking"] = tuple(class_of(one) for one in fields["ranking"])
     fields["separating"] = tuple(SeparatingElement(**one) for one in fields["separating"])
     return Identification(**fields)
+
+
+@dataclass(frozen=True)
+class CastRecipe:
+    """A preset's recipe, and how many codes and scales of a cast it gives differently."""
+
+    recipe: str  #: the preset's name
+    role: str  #: "activation", "weight" or "gradient"
+    tile: tuple[int, int]  #: rows and columns that share a scale; 0 for all
+    wrong_codes: int
+    wrong_scales: int
+    scales_multiply: bool  #: the scales are those that multiply values before the cast
+
+    @property
+    def exact(self) -> bool:
+        """Whether it gives every code and every scale."""
+        return self.wrong_codes == 0 and self.wrong_scales == 0
+
+
+@dataclass(frozen=True)
+class CastElements:
+    """Operations on elements under the given scales, whatever rule these come from."""
+
+    input: str  #: "binary32", "bf16" or "f16": what values are rounded to first
+    scaling: str  #: "x / s", "x * (1 / s)", or "x * s" for scales that multiply values
+    rounding: str
+    overflow: str
+    subnormals: str
+    tile: tuple[int, int]
+    wrong_codes: int
+
+
+@dataclass(frozen=True)
+class CastIdentification:
+    """What gave the codes and scales of a tensor. `str(identification)` is a readable report."""
+
+    explained: bool  #: the best recipe gives every code and every scale
+    codes: int  #: number of codes
+    scales: int  #: number of scales
+    recipes: tuple[CastRecipe, ...]  #: best first
+    elements: tuple[CastElements, ...]  #: best first
+    text: str
+
+    def __str__(self) -> str:
+        return self.text
+
+
+@in_own_mode
+def identify_cast(
+    x: ArrayLike,
+    codes: ArrayLike,
+    scales: ArrayLike,
+    *,
+    codes_format: str | None = None,
+    scale_format: str | None = None,
+    threads: int = 0,
+) -> CastIdentification:
+    """Search the recipe, input type, scaling and rounding of a cast, as `fp8lab identify --cast`.
+
+    x: the original floats as for `quantize`; codes of the same shape, FP8, FP6 or FP4 (codes_format
+    for raw bytes; "e2m1x2" and the like for packed ones); scales of all tiles in row-major order,
+    all levels multiplied: those that codes are multiplied by, or their reciprocals. scale_format:
+    "e8m0fnu" for uint8 exponents. Every preset is tried whose scale is that of the current tensor.
+    ValueError for codes or scales that no tiles of x have.
+
+    >>> import fp8lab, numpy as np
+    >>> x = np.random.default_rng(0).standard_normal((16, 256), np.float32)
+    >>> q = fp8lab.quantize(x, "deepgemm")
+    >>> found = fp8lab.identify_cast(x, q.codes, q.inverse_scales)
+    >>> found.explained, "deepgemm" in [one.recipe for one in found.recipes if one.exact]
+    (True, True)
+    """
+    values = as_matrix("x", x)
+    words, name = codes_of("codes", codes, codes_format)
+    if words.dtype != np.uint8:
+        raise bad("codes", "FP8, FP6 or FP4 codes", name)
+    factors = scale_values("scales", scale_array("scales", scales, scale_format))
+    fields = _core.identify_cast(
+        x=values,
+        format=name,
+        codes=np.ascontiguousarray(words).reshape(-1),
+        scales=np.ascontiguousarray(factors).reshape(-1),
+        threads=whole("threads", threads),
+    )
+    fields["recipes"] = tuple(CastRecipe(**one) for one in fields["recipes"])
+    fields["elements"] = tuple(CastElements(**one) for one in fields["elements"])
+    return CastIdentification(**fields)
