@@ -181,7 +181,54 @@ def try_case(root, layout, recipe, dtype, tied, calibrated):
           f"of code * scale, {wrong:.3f} with a doubled scale", flush=True)
 
 
+def record_caches(model, tokens, file):
+    """Outputs of k_proj and v_proj, before positions are rotated into keys."""
+    samples = {}
+    hooks = [module.register_forward_hook(lambda m, x, y, name=name: samples.__setitem__(f"{name}.output", y))
+             for name, module in model.named_modules() if name.endswith(("k_proj", "v_proj"))]
+    model(tokens)
+    for hook in hooks:
+        hook.remove()
+    save_file({name: x.contiguous().clone() for name, x in samples.items()}, file)
+    return samples
+
+
+@torch.no_grad()
+def try_cache(root, kind):
+    """Scales of the KV cache: compressed-tensors computes the same from the same extremes, and transformers loads all."""
+    from compressed_tensors.quantization import QuantizationArgs
+    from compressed_tensors.quantization.utils import calculate_qparams
+
+    label = f"KV cache by {kind}"
+    source, target, _ = folders(root)
+    model = make_model(source, torch.float32, False)
+    samples = record_caches(model, torch.randint(0, 96, (2, 24), generator=torch.Generator().manual_seed(1)), root / "samples.safetensors")
+    run("quantize", source, "-o", target, "--recipe", "llm-compressor", "--layout", "compressed-tensors", "--rule", "linear", "--kv-cache", kind,
+        "--calibration", root / "samples.safetensors")
+    written = {k: v for file in target.glob("*.safetensors") for k, v in load_file(file).items() if k.endswith(("k_scale", "v_scale"))}
+    check(f"{label}: a scale of each projection", len(written) == len(samples) == 4, written.keys())
+    args = QuantizationArgs(num_bits=8, type="float", symmetric=True, strategy="tensor" if kind == "tensor" else "attn_head")
+    for name, values in samples.items():
+        heads = values.float().reshape(-1, model.config.num_key_value_heads if kind == "head" else 1, values.shape[-1] // (
+            model.config.num_key_value_heads if kind == "head" else 1))
+        low, high = (torch.stack([extreme(heads[:, h]) for h in range(heads.shape[1])]) for extreme in (torch.min, torch.max))
+        scale, _ = calculate_qparams(low, high, args)
+        attention, part = name.removesuffix("_proj.output").rsplit(".", 1)
+        got = written[f"{attention}.{part}_scale"]
+        check(f"{label}: {attention}.{part}_scale is compressed-tensors' own", torch.equal(got.flatten(), scale.flatten()), (got, scale))
+    loaded, info = load(target)
+    for wrong in ("missing_keys", "unexpected_keys", "mismatched_keys"):
+        check(f"{label}: no {wrong}", not info[wrong], info[wrong])
+    attention = loaded.model.layers[0].self_attn
+    check(f"{label}: the loaded scale", torch.equal(attention.k_scale.float().flatten(), written["model.layers.0.self_attn.k_scale"].flatten()),
+          attention.k_scale)
+    print(f"{label}: {len(written)} scales are those of compressed-tensors, loaded by transformers", flush=True)
+
+
 def main():
+    for kind in ("tensor", "head"):
+        with tempfile.TemporaryDirectory() as name:
+            try_cache(Path(name), kind)
     for case in CASES:
         with tempfile.TemporaryDirectory() as name:
             try_case(Path(name), *case)
