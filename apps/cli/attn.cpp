@@ -37,6 +37,7 @@ struct Names {
 struct AttnArguments {
   Names files;
   Names scales;
+  std::string sinks;
   std::string dtype;
   std::string output;
   std::string output_dtype = "f32";
@@ -48,6 +49,7 @@ struct AttnArguments {
   const AttentionCall* kv_tile_of = nullptr;  ///< likewise
   std::string call;
   std::string kv_cache;
+  std::string pack_rows;
   std::string check;
   std::string check_dtype;
   double tolerance = 0.0;
@@ -64,6 +66,38 @@ struct LoadedOperand {
   AttentionTensor tensor;
   NamedNonFinite non_finite;
 };
+
+/// Rows of DeepSeek-V3.2's cache, [rows, 656] bytes: the first `columns` elements of each,
+/// quantized as floats are.
+LoadedOperand load_rows(const std::string& name, std::int64_t columns) {
+  LoadedOperand loaded{load_operand(name, ElementType::u8), {}, {}, {}};
+  const TensorView& tensor = loaded.file.tensor();
+  require(!tensor.shape.empty() && tensor.shape.back() == kDeepSeekRowBytes, name,
+          fmt::format("[rows, {}] bytes of {}", kDeepSeekRowBytes, kDeepSeekCache),
+          shape_text(tensor.shape));
+  const std::vector<float> rows = read_deepseek_rows(
+      {reinterpret_cast<const std::uint8_t*>(tensor.bytes.data()), tensor.bytes.size()});
+  std::vector<float> values;
+  for (std::size_t i = 0; i < rows.size(); ++i)
+    if (static_cast<std::int64_t>(i) % kDeepSeekRowElements < columns) values.push_back(rows[i]);
+  const std::int64_t count = std::ssize(rows) / kDeepSeekRowElements;
+  loaded.non_finite = {name, count_non_finite(values)};
+  loaded.tensor = attention_tensor(std::move(values), 1, count, columns);
+  return loaded;
+}
+
+/// Floats [rows, 576] as rows of DeepSeek-V3.2's cache.
+void save_rows(const std::string& name, const AttentionTensor& k) {
+  require(k.operand.heads == 1 && k.operand.columns == kDeepSeekRowElements, "K",
+          fmt::format("floats of one head of {} columns to pack", kDeepSeekRowElements),
+          fmt::format("[{}, {}, {}]", k.operand.heads, k.operand.rows, k.operand.columns));
+  const std::vector<std::uint8_t> bytes = pack_deepseek_rows(k.values);
+  save_tensor(name, "k",
+              {ElementType::u8,
+               {k.operand.rows, kDeepSeekRowBytes},
+               std::as_bytes(std::span(bytes)),
+               false});
+}
 
 /// `cache`: how floats are quantized; "" for `quantize_heads`.
 LoadedOperand load(const std::string& name, const std::string& scale, const AttnArguments& options,
@@ -83,10 +117,13 @@ LoadedOperand load(const std::string& name, const std::string& scale, const Attn
           to_string(tensor.type));
   loaded.non_finite = {name, count_non_finite(*id, tensor.bytes)};
   if (element_bytes(tensor.type) > 1) {
-    require(scale.empty(), name, "codes, since their scales are given", to_string(tensor.type));
+    require(scale.empty() || !cache.empty(), name, "codes, since their scales are given",
+            to_string(tensor.type));
+    std::vector<float> calibrated;
+    if (!scale.empty()) calibrated = to_float(load_operand(scale).tensor());
     loaded.tensor = cache.empty() ? attention_tensor(to_float(tensor), shape[0], shape[1], shape[2])
                                   : cached_tensor(to_float(tensor), shape[0], shape[1], shape[2],
-                                                  find_cache_rule(cache));
+                                                  find_cache_rule(cache), calibrated);
     return loaded;
   }
   require(cache.empty(), name, "floats, which the KV cache quantizes", to_string(tensor.type));
@@ -138,6 +175,9 @@ void print_json(const AttnArguments& options, const AttentionInputs& in,
                             {"tile_order", to_string(options.attention.tile_order)},
                             {"p_format", format(options.attention.p_format).name},
                             {"row_sum", to_string(options.attention.row_sum)},
+                            {"soft_cap", options.attention.soft_cap},
+                            {"sinks", options.attention.sinks},
+                            {"splits", options.attention.splits},
                             {"window_left", options.attention.window_left},
                             {"window_right", options.attention.window_right},
                             {"against_codes", json_of(report.against_codes)},
@@ -164,6 +204,9 @@ void print_text(const AttnArguments& options, const AttentionInputs& in,
   if (o.window_left != kNoWindow || o.window_right != kNoWindow)
     say("window: {} columns to the left, {} to the right (-1: all)\n", o.window_left,
         o.window_right);
+  if (o.soft_cap > 0.0F) say("soft cap {:g}\n", o.soft_cap);
+  if (!o.sinks.empty()) say("sinks: {:.4g}\n", fmt::join(o.sinks, ", "));
+  if (o.splits > 1) say("tiles in {} parts, merged in order\n", o.splits);
   const auto error = [](const char* against, const Comparison& c) {
     say("errors against FP64 on {}: relative L2 {:.4g}, max error {:.4g}, bias {:+.3g}\n", against,
         c.relative_l2, c.max_absolute, c.mean_signed_relative);
@@ -253,9 +296,15 @@ int run(AttnArguments options) {
   options.attention.pv_model = book.resolve(options.attention.pv_model);
   if (!options.output.empty()) require_savable(options.output);
   const LoadedOperand q = load(options.files.q, options.scales.q, options);
-  const LoadedOperand k = load(options.files.k, options.scales.k, options, options.kv_cache);
-  const LoadedOperand v = load(options.files.v, options.scales.v, options, options.kv_cache);
+  const bool rows = options.kv_cache == kDeepSeekCache;
+  const LoadedOperand k = rows ? load_rows(options.files.k, kDeepSeekRowElements)
+                               : load(options.files.k, options.scales.k, options, options.kv_cache);
+  const LoadedOperand v = rows ? load_rows(options.files.v, kDeepSeekRowValues)
+                               : load(options.files.v, options.scales.v, options, options.kv_cache);
+  if (!options.pack_rows.empty()) save_rows(options.pack_rows, k.tensor);
   const AttentionInputs in{q.tensor.operand, k.tensor.operand, v.tensor.operand};
+  if (!options.sinks.empty())
+    options.attention.sinks = to_float(load_operand(options.sinks).tensor());
   const std::int64_t head = in.q.columns;
   if (options.q_tile_of != nullptr)
     options.attention.q_tile = options.q_tile_of->options_for(head).q_tile;
@@ -320,12 +369,27 @@ void add_attn(Command& app, Action& action, std::vector<Backend> backends) {
       ->capture_default_str();
   command->add_option("--window-right", o.window_right, "the same to the right; -1: all")
       ->capture_default_str();
+  command
+      ->add_option("--soft-cap", o.soft_cap,
+                   "scores s become cap tanh(s / cap) before the mask; 0: as they are")
+      ->capture_default_str();
+  command->add_option("--sinks", options->sinks,
+                      "file of sinks, one per head of Q: scores without a value in the row sum");
+  command
+      ->add_option("--splits", o.splits,
+                   "parts of the tiles of K and V, merged by their log-sum-exp in order")
+      ->capture_default_str();
   command->add_option("--call", options->call,
                       "a kernel by name, which sets the options that are not given: " +
                           names_of(attention_calls()));
-  command->add_option("--kv-cache", options->kv_cache,
-                      "how K and V of floats are stored: " + names_of(cache_rules()) +
-                          "; the default is e4m3.head");
+  command->add_option(
+      "--kv-cache", options->kv_cache,
+      "how K and V of floats are stored: " + names_of(cache_rules()) +
+          "; the default is e4m3.head. --scale-k and --scale-v are then calibrated "
+          "scales. deepseek-v3.2: K is a file of rows of 656 bytes, V the same one");
+  command->add_option("--pack-rows", options->pack_rows,
+                      "file for K, floats [rows, 576], as rows of 656 bytes of DeepSeek-V3.2's "
+                      "cache");
   command->add_option("--check", options->check,
                       "a kernel's O: check it and name the mistake. Exit 1 if it is wrong");
   command->add_option("--check-dtype", options->check_dtype, "format of its uint8 codes");

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "catch.hpp"
+#include "fp8lab/cast/cast.hpp"
 #include "fp8lab/core/error.hpp"
 #include "fp8lab/core/random.hpp"
 #include "message_of.hpp"
@@ -49,12 +50,57 @@ TEST_CASE("kv cache: codes and scales of each rule", "[attention]") {
         1.0F);
   CHECK_THROWS_WITH(find_cache_rule("fp8"),
                     "`kv_cache`: expected one of e4m3.head, e4m3.tensor, e4m3.one, e5m2.head, "
-                    "e5m2.tensor, e5m2.one, got 'fp8'");
+                    "e5m2.tensor, e5m2.one, nvfp4, got 'fp8'");
   CHECK_THROWS_WITH(cached_tensor({1.0F, std::numeric_limits<float>::infinity()}, 1, 1, 2,
                                   find_cache_rule("e4m3.one")),
                     "values: expected finite numbers, got inf");
   CHECK_THROWS_WITH(cached_tensor(zeros, 2, 1, 3, find_cache_rule("e4m3.one")),
                     "values: expected [2, 1, 3] values, got 4");
+}
+
+TEST_CASE("kv cache: NVFP4 holds blocks of 16 under scales of their own", "[attention]") {
+  // Amaxes of the blocks: 2688 = 6 * 448 and 6. Both are read under the scale 2688 / 448 = 6.
+  std::vector<float> values;
+  for (const float unit : {448.0F, 1.0F})
+    for (const float code : {0.0F, 0.5F, 1.0F, 1.5F, 2.0F, 3.0F, 4.0F, 6.0F, 0.2F, 0.3F, 5.1F,
+                             -0.5F, -1.0F, -2.0F, -4.0F, -6.0F})
+      values.push_back(unit * code);
+  const AttentionTensor t = cached_tensor(values, 1, 1, 32, find_cache_rule("nvfp4"));
+  CHECK(t.values == values);
+  CHECK(t.operand.format == FormatId::e4m3fn);
+  CHECK(t.operand.inverse_scales[0] == 6.0F);
+  // E2M1 rounds 0.2 to 0, 0.3 to 0.5 and 5.1 to 6; then E4M3 rounds code * scale / 6.
+  const std::vector<float> held{0.0F, 0.5F, 1.0F, 1.5F,  2.0F,  3.0F,  4.0F,  6.0F,
+                                0.0F, 0.5F, 6.0F, -0.5F, -1.0F, -2.0F, -4.0F, -6.0F};
+  const std::vector<float> read = dequantize(t.operand);
+  for (std::size_t i = 0; i < read.size(); ++i) {
+    const float unit = i < 16 ? 448.0F : 1.0F;
+    const double under = static_cast<double>(unit * held[i % 16] / 6.0F);
+    INFO("value " << i);
+    CHECK(static_cast<double>(read[i]) ==
+          6.0 * static_cast<double>(round_trip(format(FormatId::e4m3fn), kNvidiaSatfinite,
+                                               static_cast<float>(under))));
+  }
+}
+
+TEST_CASE("kv cache: values above a calibrated scale saturate", "[attention]") {
+  const std::vector<float> values{1.0F, -2.0F, 448.0F, 896.0F};
+  const std::vector<float> scales{2.0F / 448.0F, 0.5F};
+  const AttentionTensor t = cached_tensor(values, 2, 1, 2, find_cache_rule("e4m3.head"), scales);
+  const std::vector<float> expected{1.0F, -2.0F, 224.0F, 224.0F};
+  CHECK(dequantize(t.operand) == expected);
+  CHECK(t.values == values);
+  const std::vector<float> one{2.0F};
+  CHECK(dequantize(cached_tensor(values, 2, 1, 2, find_cache_rule("e5m2.tensor"), one).operand) ==
+        std::vector<float>{1.0F, -2.0F, 448.0F, 896.0F});
+  const std::vector<float> three(3, 1.0F);
+  CHECK_THROWS_WITH(cached_tensor(values, 2, 1, 2, find_cache_rule("e4m3.head"), three),
+                    "calibrated: expected 1 or 2 inverse scales, got 3 values");
+  const std::vector<float> zero{0.0F};
+  CHECK_THROWS_WITH(cached_tensor(values, 2, 1, 2, find_cache_rule("e4m3.head"), zero),
+                    "calibrated: expected finite scales above 0, got 0");
+  CHECK_THROWS_WITH(cached_tensor(values, 2, 1, 2, find_cache_rule("nvfp4"), one),
+                    "calibrated: expected no scales with nvfp4, which has its own, got 1 value");
 }
 
 TEST_CASE("kv cache: small values are lost under a scale of 1 and one scale for unlike heads",

@@ -17,6 +17,8 @@ using test::AttentionLaunch;
 using test::AttentionProblem;
 using Index = std::int64_t;
 
+std::size_t at(Index i) { return static_cast<std::size_t>(i); }
+
 class Campaign {
  public:
   std::vector<test::AttentionFault> faults() {
@@ -34,8 +36,6 @@ class Campaign {
   }
 
  private:
-  static std::size_t at(Index i) { return static_cast<std::size_t>(i); }
-
   void scales() {
     f_.launch(
         "K's scale of head h mod kv_heads", {"scale_in_turn", "wrong_scale"}, "", wide_,
@@ -439,6 +439,79 @@ class Campaign {
 std::int64_t named_right(const test::CampaignCheck& check) {
   Campaign campaign;
   return test::run_campaign(campaign.faults(), check);
+}
+
+TEST_CASE("attention: merged parts are those of separate launches", "[attention]") {
+  const AttentionProblem p = test::make_problem(17, 1.5, [](AttentionProblem& x) { x.n = 352; });
+  AttentionOptions options = p.options;
+  options.splits = 4;  // six tiles: 2, 2, 2 and none
+  const std::vector<float> merged = attention(p.inputs(), options).o;
+  std::vector<double> sum(merged.size(), 0.0);
+  std::vector<double> total(merged.size() / 64, 0.0);
+  for (const Index first : {0, 2, 4}) {
+    AttentionLaunch l(p);
+    std::vector<double> lse;
+    l.lse = &lse;
+    l.tiles = [=](Index, Index) { return std::vector<Index>{first + 1, first}; };
+    const std::vector<float> o = l.run();
+    for (std::size_t i = 0; i < o.size(); ++i)
+      sum[i] += std::exp(lse[i / 64]) * static_cast<double>(o[i]);
+    for (std::size_t row = 0; row < lse.size(); ++row) total[row] += std::exp(lse[row]);
+  }
+  double apart = 0.0;
+  double norm = 0.0;
+  for (std::size_t i = 0; i < sum.size(); ++i) {
+    const double o = sum[i] / total[i / 64];
+    apart += (o - static_cast<double>(merged[i])) * (o - static_cast<double>(merged[i]));
+    norm += o * o;
+  }
+  CHECK(std::sqrt(apart / norm) < 1e-6);
+  CHECK(merged != attention(p.inputs(), p.options).o);
+}
+
+TEST_CASE("attention: soft caps and sinks are within the error of P of exact ones", "[attention]") {
+  const AttentionProblem p = test::make_problem(18, 3.0, [](AttentionProblem&) {});
+  const AttentionInputs in = p.inputs();
+  const std::vector<float> q = dequantize(in.q);
+  const std::vector<float> k = dequantize(in.k);
+  const std::vector<float> v = dequantize(in.v);
+  AttentionOptions capped = p.options;
+  capped.soft_cap = 2.5F;
+  AttentionOptions sunk = p.options;
+  sunk.sinks = {4.0F, 6.0F, 8.0F, -2.0F};
+  for (const AttentionOptions& options : {capped, sunk}) {
+    const std::vector<float> o = attention(in, options).o;
+    double apart = 0.0;
+    double norm = 0.0;
+    for (Index row = 0; row < p.heads * p.m; ++row) {
+      const Index head = row / p.m;
+      std::vector<double> own(at(p.d_v), 0.0);
+      double sum = options.sinks.empty() ? 0.0 : std::exp(double{options.sinks[at(head)]});
+      for (Index j = 0; j < p.n; ++j) {
+        const float* of_k = k.data() + (head / 2 * p.n + j) * p.d;
+        double s = 0.0;
+        for (Index c = 0; c < p.d; ++c)
+          s += static_cast<double>(q[at(row * p.d + c)]) * static_cast<double>(of_k[c]) / 8.0;
+        if (options.soft_cap > 0.0F) s = 2.5 * std::tanh(s / 2.5);
+        sum += std::exp(s);
+        for (Index c = 0; c < p.d_v; ++c)
+          own[at(c)] += std::exp(s) * static_cast<double>(v[at((head / 2 * p.n + j) * p.d_v + c)]);
+      }
+      for (Index c = 0; c < p.d_v; ++c) {
+        const double x = own[at(c)] / sum;
+        const double y = static_cast<double>(o[at(row * p.d_v + c)]);
+        apart += (x - y) * (x - y);
+        norm += x * x;
+      }
+    }
+    INFO("soft cap " << options.soft_cap);
+    CHECK(std::sqrt(apart / norm) < 0.03);
+    // Another cap and other sinks are not within it.
+    AttentionOptions other = options;
+    if (other.soft_cap > 0.0F) other.soft_cap = 3.5F;
+    for (float& sink : other.sinks) sink += 1.0F;
+    CHECK(verify_attention(in, options, attention(in, other).o, FormatId::f32).distance > 0.03);
+  }
 }
 
 TEST_CASE("attention check: faults of served kernels are caught and named", "[attention][long]") {

@@ -132,6 +132,9 @@ def arrays(folder):
     save("q_nan", (4, 20, 32), floats([few.get(i, v) for i, v in enumerate(values(16, (4, 20, 32)))]))
     positive("scale_q", (4,))
     positive("scale_kv", (2,))
+    positive("sinks", (4,))
+    real("q576", 19, (2, 3, 576))
+    real("k576", 20, (1, 40, 576))
 
 
 def tensors(folder):

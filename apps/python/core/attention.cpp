@@ -1,8 +1,11 @@
 #include <fmt/format.h>
 
+#include <nanobind/stl/vector.h>
+
 #include "bindings.hpp"
 #include "fp8lab/attention/backward.hpp"
 #include "fp8lab/attention/calls.hpp"
+#include "fp8lab/attention/kv_cache.hpp"
 #include "fp8lab/attention/report.hpp"
 #include "fp8lab/attention/verify.hpp"
 #include "fp8lab/core/error.hpp"
@@ -31,6 +34,34 @@ Tensor tensor_of_values(const Heads<float>& x) {
   return {attention_tensor({x.data(), x.data() + x.size()}, heads, rows, columns)};
 }
 
+Tensor tensor_of_cache(const Heads<float>& x, std::string_view rule,
+                       const std::optional<Vector<const float>>& calibrated) {
+  const auto [heads, rows, columns] = shape_of(x);
+  std::span<const float> scales;
+  if (calibrated) scales = {calibrated->data(), calibrated->size()};
+  return {cached_tensor({x.data(), x.data() + x.size()}, heads, rows, columns,
+                        find_cache_rule(rule), scales)};
+}
+
+nb::object packed_rows(
+    const nb::ndarray<const float, nb::ndim<2>, nb::c_contig, nb::device::cpu>& x) {
+  return nb::cast(array_of(pack_deepseek_rows({x.data(), x.size()}),
+                           {x.shape(0), static_cast<std::size_t>(kDeepSeekRowBytes)}));
+}
+
+nb::object unpacked_rows(
+    const nb::ndarray<const std::uint8_t, nb::ndim<2>, nb::c_contig, nb::device::cpu>& rows) {
+  return nb::cast(array_of(read_deepseek_rows({rows.data(), rows.size()}),
+                           {rows.shape(0), static_cast<std::size_t>(kDeepSeekRowElements)}));
+}
+
+nb::list caches() {
+  nb::list list;
+  for (const CacheRule& rule : cache_rules())
+    list.append(nb::make_tuple(rule.name, format(rule.format).name, rule.source));
+  return list;
+}
+
 Tensor tensor_of_codes(const Heads<std::uint8_t>& codes, std::string_view format_name,
                        std::string_view argument,
                        const std::optional<Vector<const float>>& scales) {
@@ -53,7 +84,8 @@ AttentionOptions make_options(const std::string& qk_model, const std::string& pv
                               float p_offset, float rescale_threshold, bool causal, bool two_level,
                               int threads, std::string_view tile_order, std::string_view p_format,
                               std::int64_t window_left, std::int64_t window_right,
-                              std::string_view row_sum) {
+                              std::string_view row_sum, float soft_cap, std::vector<float> sinks,
+                              std::int64_t splits) {
   require(threads >= 0, "threads", "0 (all) or more", fmt::format("{}", threads));
   return {qk_model,
           pv_model,
@@ -69,7 +101,10 @@ AttentionOptions make_options(const std::string& qk_model, const std::string& pv
           find_format(p_format).id,
           window_left,
           window_right,
-          find_row_sum(row_sum)};
+          find_row_sum(row_sum),
+          soft_cap,
+          std::move(sinks),
+          splits};
 }
 
 nb::dict to_dict(const AttentionTile& t) {
@@ -204,14 +239,20 @@ nb::list calls() {
 void bind_attention(nb::module_& m) {
   nb::class_<Tensor>(m, "AttentionTensor")
       .def_static("of_values", tensor_of_values, "x"_a.noconvert())
+      .def_static("of_cache", tensor_of_cache, "x"_a.noconvert(), "rule"_a,
+                  "calibrated"_a.noconvert().none())
       .def_static("of_codes", tensor_of_codes, "codes"_a.noconvert(), "format"_a, "argument"_a,
                   "inverse_scales"_a.noconvert().none());
   nb::class_<AttentionOptions>(m, "AttentionOptions")
       .def(nb::new_(&make_options), nb::kw_only(), "qk_model"_a, "pv_model"_a, "q_tile"_a,
            "kv_tile"_a, "softmax_scale"_a, "p_offset"_a, "rescale_threshold"_a, "causal"_a,
            "two_level"_a, "threads"_a, "tile_order"_a = "last_to_first", "p_format"_a = "e4m3fn",
-           "window_left"_a = kNoWindow, "window_right"_a = kNoWindow, "row_sum"_a = "columns");
+           "window_left"_a = kNoWindow, "window_right"_a = kNoWindow, "row_sum"_a = "columns",
+           "soft_cap"_a = 0.0F, "sinks"_a = std::vector<float>{}, "splits"_a = 1);
   m.def("attention_calls", calls);
+  m.def("kv_caches", caches);
+  m.def("pack_kv_rows", packed_rows, "x"_a.noconvert());
+  m.def("read_kv_rows", unpacked_rows, "rows"_a.noconvert());
   m.def("verify_attention", check, "q"_a, "k"_a, "v"_a, "options"_a, "got"_a.noconvert(),
         "output"_a, "tolerance"_a);
   m.def("attention", run, "q"_a, "k"_a, "v"_a, "options"_a);

@@ -1,7 +1,10 @@
 #include "fp8lab/verify/expect.hpp"
 
+#include <nanobind/stl/array.h>
+
 #include "bindings.hpp"
 #include "fp8lab/product/calls.hpp"
+#include "fp8lab/verify/expect_attention.hpp"
 #include "problem.hpp"
 
 namespace fp8lab::python {
@@ -29,6 +32,36 @@ nb::dict to_dict(const Expectation& e) {
   nb::dict d;
   for (std::size_t r = 0; r < e.gates.size(); ++r)
     d[nb::cast(to_string(e.gates[r].reference))] = to_dict(e.gates[r], e.faults[r]);
+  d["text"] = describe(e);
+  return d;
+}
+
+nb::dict to_dict(const std::vector<AttentionError>& errors) {
+  nb::dict d;
+  for (const AttentionError& e : errors)
+    d[nb::str(e.of.c_str())] = nb::make_tuple(e.codes, e.inputs);
+  return d;
+}
+
+nb::dict to_dict(const AttentionExpectation& e) {
+  nb::dict missed;
+  nb::dict passes;
+  for (std::size_t g = 0; g < e.gates.size(); ++g) {
+    nb::list names;
+    for (const AttentionFault& f : e.faults)
+      if (f.caught[g] == 0) names.append(f.name);
+    missed[nb::str(e.gates[g].name.c_str())] = nb::tuple(names);
+    passes[nb::str(e.gates[g].name.c_str())] = e.gates[g].passes;
+  }
+  nb::dict d;
+  d["relative_l2"] = e.metrics[0].tail;
+  d["calc_diff"] = e.metrics[1].tail;
+  d["cosine"] = 1.0 - e.metrics[2].tail;
+  d["max_absolute"] = e.metrics[3].tail;
+  d["by_spread"] = to_dict(e.by_spread);
+  d["by_cache"] = to_dict(e.by_cache);
+  d["passes"] = passes;
+  d["missed"] = missed;
   d["text"] = describe(e);
   return d;
 }
@@ -76,6 +109,24 @@ void bind_expect(nb::module_& m) {
       nb::kw_only(), "m"_a, "n"_a, "k"_a, "call"_a, "model"_a, "promotion_interval"_a,
       "scale_order"_a, "recipe"_a, "output"_a.none(), "distribution"_a, "against_originals"_a,
       "trials"_a, "seed"_a, "risk"_a, "threads"_a);
+  m.def(
+      "expect_attention",
+      [](const std::array<std::int64_t, 6>& shape, const AttentionOptions& options, double spread,
+         const std::string& kv_cache, std::string_view output, int trials, std::uint64_t seed,
+         double risk) {
+        const AttentionExpectOptions o{
+            shape[0], shape[1], shape[2], shape[3], shape[4],
+            shape[5], options,  spread,   kv_cache, find_format(output).id,
+            trials,   seed,     risk};
+        AttentionExpectation e;
+        {
+          const nb::gil_scoped_release release;
+          e = expect_attention(o);
+        }
+        return to_dict(e);
+      },
+      nb::kw_only(), "shape"_a, "options"_a, "spread"_a, "kv_cache"_a, "output"_a, "trials"_a,
+      "seed"_a, "risk"_a);
 }
 
 }  // namespace fp8lab::python

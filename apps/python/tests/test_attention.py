@@ -149,3 +149,56 @@ def test_one_head_has_one_scale():
         fp8lab.attention(*codes, q_scales=[1.0, 2.0])
     with pytest.raises(ValueError, match="^k_scales: expected inverse scales: one, or one a head, got none$"):
         fp8lab.attention(*codes, k_scales=[])
+
+
+def test_caches_of_floats_have_the_scales_of_their_rule():
+    q, k, v = qkv()
+    default = fp8lab.attention(q, k, v).o
+    assert np.array_equal(fp8lab.attention(q, k, v, kv_cache="e4m3.head").o, default)
+    one = fp8lab.attention(q, k, v, kv_cache="e4m3.one").o
+    codes = [fp8lab.encode(x) for x in (k, v)]
+    scale = np.abs(q).max((1, 2)) / f32(448)
+    left = fp8lab.encode((q / scale[:, None, None]).astype(f32))
+    assert np.array_equal(fp8lab.attention(left, *codes, q_scales=scale).o, one)
+    calibrated = fp8lab.attention(q, k, v, kv_cache="e4m3.tensor", k_scales=[1.0], v_scales=[1.0]).o
+    assert np.array_equal(calibrated, one)
+    errors = {name: fp8lab.attention(q, k, v, kv_cache=name).against_inputs.relative_l2 for name in ("e4m3.head", "nvfp4")}
+    assert errors["e4m3.head"] < errors["nvfp4"]
+    with pytest.raises(ValueError, match="kv_cache: expected one of e4m3.head, .* got 'fp8'"):
+        fp8lab.attention(q, k, v, kv_cache="fp8")
+    with pytest.raises(ValueError, match="k: expected floats, which the KV cache quantizes"):
+        fp8lab.attention(q, codes[0], v, kv_cache="e4m3.one")
+
+
+def test_rows_of_deepseek_come_back():
+    rng = np.random.default_rng(3)
+    x = rng.standard_normal((5, 576), f32)
+    rows = fp8lab.pack_kv_rows(x)
+    assert rows.shape == (5, 656) and rows.dtype == np.uint8
+    back = fp8lab.read_kv_rows(rows)
+    position = x[:, 512:].astype(ml_dtypes.bfloat16).astype(f32)
+    assert np.array_equal(back[:, 512:], position)
+    assert np.linalg.norm(back - x) < 0.04 * np.linalg.norm(x)
+    scales = rows[:, 512:528].copy().view(f32)
+    assert np.array_equal(np.log2(scales) % 1, np.zeros((5, 4)))
+    for bad in (x[0], x[:, :575]):
+        with pytest.raises(ValueError, match="x: expected \\[rows, 576\\]"):
+            fp8lab.pack_kv_rows(bad)
+    with pytest.raises(ValueError, match="rows: expected uint8"):
+        fp8lab.read_kv_rows(rows.astype(np.int8))
+
+
+def test_parts_soft_caps_and_sinks():
+    q, k, v = qkv(m=8)
+    o = fp8lab.attention(q, k, v).o
+    parts = fp8lab.attention(q, k, v, splits=2).o
+    assert not np.array_equal(parts, o) and np.abs(parts - o).max() < 0.02
+    assert fp8lab.verify_attention(parts, (q, k, v)).causes[0].name == "splits"
+    capped = fp8lab.attention(q, k, v, soft_cap=1.0).o
+    assert [c.name for c in fp8lab.verify_attention(o, (q, k, v), soft_cap=1.0).causes] == ["soft_cap"]
+    assert not np.array_equal(capped, o)
+    sunk = fp8lab.attention(q, k, v, sinks=[9.0, -9.0]).o
+    assert np.linalg.norm(sunk[0]) < 0.2 * np.linalg.norm(o[0])
+    assert np.linalg.norm(sunk[1] - o[1]) < 1e-3 * np.linalg.norm(o[1])
+    with pytest.raises(ValueError, match="sinks: expected none, or one of each of Q's 2 heads, got 1"):
+        fp8lab.attention(q, k, v, sinks=[0.0])

@@ -14,6 +14,8 @@
 #include "fp8lab/core/error.hpp"
 #include "fp8lab/core/float_environment.hpp"
 #include "fp8lab/core/names.hpp"
+#include "fp8lab/scaling/presets.hpp"
+#include "fp8lab/scaling/quantize.hpp"
 
 namespace fp8lab {
 namespace {
@@ -65,12 +67,17 @@ std::span<const CacheRule> cache_rules() {
   constexpr std::string_view kHead = "FlashAttention-3's and 4's descales, one per head of K";
   constexpr std::string_view kOne =
       "the scale that vLLM and SGLang use where a checkpoint has none";
-  static const std::array<CacheRule, 6> kRules{{{"e4m3.head", FormatId::e4m3fn, head, kHead},
+  constexpr std::string_view kNvfp4 =
+      "TensorRT-LLM's NVFP4 cache: blocks of 16 with UE4M3 scales, read as FP8; the scale of what "
+      "is "
+      "read is assumed";
+  static const std::array<CacheRule, 7> kRules{{{"e4m3.head", FormatId::e4m3fn, head, kHead},
                                                 {"e4m3.tensor", FormatId::e4m3fn, tensor, kTensor},
                                                 {"e4m3.one", FormatId::e4m3fn, one, kOne},
                                                 {"e5m2.head", FormatId::e5m2, head, kHead},
                                                 {"e5m2.tensor", FormatId::e5m2, tensor, kTensor},
-                                                {"e5m2.one", FormatId::e5m2, one, kOne}}};
+                                                {"e5m2.one", FormatId::e5m2, one, kOne},
+                                                {"nvfp4", FormatId::e4m3fn, block, kNvfp4}}};
   return kRules;
 }
 
@@ -78,10 +85,34 @@ const CacheRule& find_cache_rule(std::string_view name) {
   return find_named(cache_rules(), argument("kv_cache"), name);
 }
 
+namespace {
+
+/// The values that an NVFP4 cache holds.
+std::vector<float> through_nvfp4(const std::vector<float>& values, std::int64_t columns) {
+  return dequantize(quantize(find_preset("nvfp4").activation,
+                             FloatMatrix{values, std::ssize(values) / columns, columns}));
+}
+
+void check_calibrated(std::span<const float> calibrated, std::int64_t heads,
+                      const CacheRule& rule) {
+  if (calibrated.empty()) return;
+  require(rule.scale != CacheScale::block, "calibrated", "no scales with nvfp4, which has its own",
+          counted(calibrated.size(), "value"));
+  require(calibrated.size() == 1 || std::ssize(calibrated) == heads, "calibrated",
+          fmt::format("1 or {} inverse scales", heads), counted(calibrated.size(), "value"));
+  for (const float scale : calibrated)
+    require(std::isfinite(scale) && scale > 0.0F, "calibrated", "finite scales above 0",
+            fmt::format("{}", scale));
+}
+
+}  // namespace
+
 AttentionTensor cached_tensor(std::vector<float> values, std::int64_t heads, std::int64_t rows,
-                              std::int64_t columns, const CacheRule& rule) {
+                              std::int64_t columns, const CacheRule& rule,
+                              std::span<const float> calibrated) {
   const FloatEnvironment environment;
-  if (rule.format == FormatId::e4m3fn && rule.scale == CacheScale::head)
+  check_calibrated(calibrated, heads, rule);
+  if (rule.format == FormatId::e4m3fn && rule.scale == CacheScale::head && calibrated.empty())
     return attention_tensor(std::move(values), heads, rows, columns);
   require(heads > 0 && static_cast<std::int64_t>(values.size()) == heads * rows * columns, "values",
           fmt::format("[{}, {}, {}] values", heads, rows, columns),
@@ -90,12 +121,15 @@ AttentionTensor cached_tensor(std::vector<float> values, std::int64_t heads, std
   const auto size = static_cast<std::size_t>(rows * columns);
   QuantizedHeads made{heads, rows, columns, {}, {}, rule.format};
   const float of_tensor = amax_of(values);
+  const std::vector<float> held =
+      rule.scale == CacheScale::block ? through_nvfp4(values, columns) : values;
   for (std::size_t head = 0; head < static_cast<std::size_t>(heads); ++head) {
-    const auto own = std::span(values).subspan(head * size, size);
+    const auto own = std::span(held).subspan(head * size, size);
     const float amax = rule.scale == CacheScale::head ? amax_of(own) : of_tensor;
-    const float inverse = rule.scale == CacheScale::one || amax == 0.0F
-                              ? 1.0F
-                              : amax / static_cast<float>(f.max_finite());
+    float inverse = rule.scale == CacheScale::one || amax == 0.0F
+                        ? 1.0F
+                        : amax / static_cast<float>(f.max_finite());
+    if (!calibrated.empty()) inverse = calibrated[calibrated.size() == 1 ? 0 : head];
     made.inverse_scales.push_back(inverse);
     for (const float value : own) made.codes.push_back(code_of(f, value / inverse));
   }

@@ -15,6 +15,7 @@ enum class CacheScale : std::uint8_t {
   head,    ///< the amax of each head
   tensor,  ///< the largest amax, for all heads
   one,     ///< nothing: all are 1, as where a checkpoint has no scales of K and V
+  block,   ///< the amax of 16 columns, over that of the tensor: NVFP4, read as `format`
 };
 
 struct CacheRule {
@@ -31,16 +32,23 @@ const CacheRule& find_cache_rule(std::string_view name);
 
 /// Floats [heads, rows, columns] as a cache holds them. The inverse scale is the amax over the
 /// format's largest number, and 1 for an amax of 0; a code is the value over it in binary32, cast
-/// to nearest even, saturating. A cache that is calibrated on other tensors saturates where these
-/// are larger, which is not modelled. Throws `Error` if sizes differ, or for an amax that is not
-/// finite.
+/// to nearest even, saturating.
+///
+/// `calibrated`: inverse scales of other tensors, one or one for each head, in the place of those
+/// of these values; larger values saturate. NVFP4 has none. Its values are E2M1 codes with UE4M3
+/// scales of 16 columns and the tensor's amax / 2688 (`nvfp4` of the recipes); a kernel reads them
+/// cast to E4M3 under the tensor's amax / 448 (*assumed*). Throws `Error` if sizes differ, or for
+/// an amax or a scale that is not finite.
 AttentionTensor cached_tensor(std::vector<float> values, std::int64_t heads, std::int64_t rows,
-                              std::int64_t columns, const CacheRule& rule);
+                              std::int64_t columns, const CacheRule& rule,
+                              std::span<const float> calibrated = {});
 
 /// Elements and bytes of a row of DeepSeek-V3.2's latent cache: 512 elements without position as
 /// E4M3, 4 binary32 inverse scales of 128 of them each, and 64 elements with position as BF16, in
 /// this order, little endian.
+inline constexpr std::string_view kDeepSeekCache = "deepseek-v3.2";  ///< no rule: rows of bytes
 inline constexpr std::int64_t kDeepSeekRowElements = 576;
+inline constexpr std::int64_t kDeepSeekRowValues = 512;  ///< the first of them, which are V too
 inline constexpr std::int64_t kDeepSeekRowBytes = 656;
 
 /// Rows of 576 floats, each rounded to BF16 first, as such rows. An inverse scale is the smallest

@@ -363,7 +363,10 @@ void AttentionMistakes::splits() {
   std::vector<Parts> parts;
   if (options_.splits > 1) parts.push_back({options_.splits, false});
   for (const std::int64_t count : {2, 3, 4, 5, 6, 8, 16}) {
-    if (count <= tiles && count != options_.splits) parts.push_back({count, false});
+    // Six tiles in four parts are three parts.
+    const std::int64_t each = (tiles + count - 1) / count;
+    const bool distinct = (tiles + each - 1) / each == count;
+    if (count <= tiles && distinct && count != options_.splits) parts.push_back({count, false});
     if (count <= shape_.n && (tiles % count != 0 || shape_.n % options_.kv_tile != 0))
       parts.push_back({count, true});
   }

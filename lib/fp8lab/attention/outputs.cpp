@@ -140,7 +140,9 @@ class Outputs {
     if (s.heads == 1 || elements_.size() < kFewestElements * products.size()) return;
     add_at_wrong(
         "output_factor",
-        "the outputs of heads are " + text + " times the right ones (measured): another scale of V",
+        "the outputs of heads are " + text +
+            " times the right ones (measured): another scale of V" +
+            (s.m == 1 ? ", or something else in the row sum (a sink): one row does not tell" : ""),
         [this_judge = &judge_, products, size](std::size_t i) {
           return this_judge->rounded(
               static_cast<float>(products[i / static_cast<std::size_t>(size)] *

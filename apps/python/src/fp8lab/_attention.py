@@ -52,7 +52,7 @@ class Attention:
 
 
 def _tensor(
-    argument: str, x: ArrayLike, stated: str | None, scales: ArrayLike | None
+    argument: str, x: ArrayLike, stated: str | None, scales: ArrayLike | None, cache: str | None = None
 ) -> tuple[_core.AttentionTensor, int]:
     """One of Q, K and V for the library, and its number of dimensions."""
     array = as_array(argument, x)
@@ -60,6 +60,12 @@ def _tensor(
         raise bad(argument, "[heads, rows, columns] or [rows, columns]", list(array.shape))
     ndim = array.ndim
     shape = array.shape if ndim == 3 else (1, *array.shape)
+    if array.dtype.itemsize > 1 and cache is not None:
+        calibrated = None if scales is None else plain_values(f"{argument}_scales", scales).reshape(-1)
+        values = as_float32(argument, array).reshape(shape)
+        return _core.AttentionTensor.of_cache(values, text("kv_cache", cache), calibrated), ndim
+    if cache is not None:
+        raise bad(argument, "floats, which the KV cache quantizes", array.dtype)
     if array.dtype.itemsize > 1:
         if scales is not None:
             raise bad(argument, "codes, since their scales are given", array.dtype)
@@ -106,13 +112,63 @@ def attention_calls() -> dict[str, AttentionCall]:
     return {c["name"]: AttentionCall(**c) for c in _core.attention_calls()}
 
 
-class AttentionOptions(TypedDict, total=False):
-    """Keywords that `attention` and `verify_attention` share; `attention` documents them."""
+@dataclass(frozen=True)
+class KvCache:
+    """How a cache of K and V holds floats."""
 
-    q_scales: ArrayLike | None
-    k_scales: ArrayLike | None
-    v_scales: ArrayLike | None
-    codes_format: str | None
+    name: str  #: a kv_cache of `attention`
+    format: str  #: of the codes that the kernel reads
+    source: str
+
+
+@in_own_mode
+def kv_caches() -> dict[str, KvCache]:
+    """Caches of K and V by name.
+
+    >>> import fp8lab
+    >>> fp8lab.kv_caches()["e5m2.tensor"].format
+    'e5m2'
+    """
+    return {name: KvCache(name, form, source) for name, form, source in _core.kv_caches()}
+
+
+@in_own_mode
+def pack_kv_rows(x: ArrayLike) -> NDArray[np.uint8]:
+    """x [rows, 576] as rows of DeepSeek-V3.2's latent cache, [rows, 656] bytes.
+
+    512 elements as E4M3, 4 binary32 inverse scales of 128 of them each (powers of two), 64 elements
+    as BF16. ValueError for other shapes, NaN and infinities.
+
+    >>> import fp8lab, numpy as np
+    >>> rows = fp8lab.pack_kv_rows(np.ones((2, 576), np.float32))
+    >>> rows.shape, bool((fp8lab.read_kv_rows(rows) == 1).all())
+    ((2, 656), True)
+    """
+    array = as_array("x", x)
+    if array.ndim != 2 or array.shape[1] != 576 or array.shape[0] == 0:
+        raise bad("x", "[rows, 576]", list(array.shape))
+    packed: NDArray[np.uint8] = _core.pack_kv_rows(as_float32("x", array))
+    return packed
+
+
+@in_own_mode
+def read_kv_rows(rows: ArrayLike) -> NDArray[np.float32]:
+    """The values [rows, 576] of rows of DeepSeek-V3.2's latent cache, uint8 [rows, 656].
+
+    Codes times inverse scales are rounded to BF16. ValueError for other shapes and types.
+    """
+    array = as_array("rows", rows)
+    if array.ndim != 2 or array.shape[1] != 656 or array.shape[0] == 0:
+        raise bad("rows", "[rows, 656]", list(array.shape))
+    if array.dtype != np.uint8:
+        raise bad("rows", "uint8", array.dtype)
+    values: NDArray[np.float32] = _core.read_kv_rows(np.ascontiguousarray(array))
+    return values
+
+
+class AttentionSettings(TypedDict, total=False):
+    """Keywords of `attention` that are not of its tensors; `attention` documents them."""
+
     qk_model: str
     pv_model: str
     q_tile: int
@@ -128,6 +184,19 @@ class AttentionOptions(TypedDict, total=False):
     window_left: int
     window_right: int
     row_sum: str
+    soft_cap: float
+    sinks: ArrayLike | None
+    splits: int
+
+
+class AttentionOptions(AttentionSettings, total=False):
+    """Keywords that `attention` and `verify_attention` share; `attention` documents them."""
+
+    q_scales: ArrayLike | None
+    k_scales: ArrayLike | None
+    v_scales: ArrayLike | None
+    codes_format: str | None
+    kv_cache: str | None
 
 
 _NO_WINDOW = -1
@@ -139,14 +208,8 @@ _KINDS: dict[type, Any] = {
 }
 
 
-def _inputs(
-    q: ArrayLike, k: ArrayLike, v: ArrayLike, given: AttentionOptions
-) -> tuple[tuple[Any, Any, Any], Any, int]:
-    """Q, K and V for the library, its options, and the dimensions of Q."""
-    codes_format = given.pop("codes_format", None)
-    left, dimensions = _tensor("q", q, codes_format, given.pop("q_scales", None))
-    keys, _ = _tensor("k", k, codes_format, given.pop("k_scales", None))
-    values, _ = _tensor("v", v, codes_format, given.pop("v_scales", None))
+def options_of(given: AttentionSettings) -> _core.AttentionOptions:
+    """The library's options; what is not one of them is refused."""
     settings: dict[str, Any] = {
         "qk_model": "sm90.wgmma.e4m3",
         "pv_model": "sm90.wgmma.e4m3",
@@ -163,7 +226,10 @@ def _inputs(
         "window_left": _NO_WINDOW,
         "window_right": _NO_WINDOW,
         "row_sum": "columns",
+        "soft_cap": 0.0,
+        "splits": 1,
     }
+    sinks = given.pop("sinks", None)
     unknown = set(given) - set(settings)
     if unknown:
         raise TypeError(f"unexpected keyword argument '{sorted(unknown)[0]}'")
@@ -172,7 +238,21 @@ def _inputs(
             settings[key] = _KINDS[type(settings[key])](key, value)
     if given.get("softmax_scale") is not None and np.float32(settings["softmax_scale"]) == 0:
         raise bad("softmax_scale", "a number above 0, or None for 1 / sqrt(d)", given["softmax_scale"])
-    return (left, keys, values), _core.AttentionOptions(**settings), dimensions
+    if sinks is not None:
+        settings["sinks"] = as_float32("sinks", as_array("sinks", sinks)).reshape(-1).tolist()
+    return _core.AttentionOptions(**settings)
+
+
+def _inputs(
+    q: ArrayLike, k: ArrayLike, v: ArrayLike, given: AttentionOptions
+) -> tuple[tuple[Any, Any, Any], Any, int]:
+    """Q, K and V for the library, its options, and the dimensions of Q."""
+    codes_format = given.pop("codes_format", None)
+    left, dimensions = _tensor("q", q, codes_format, given.pop("q_scales", None))
+    cache = given.pop("kv_cache", None)
+    keys, _ = _tensor("k", k, codes_format, given.pop("k_scales", None), cache)
+    values, _ = _tensor("v", v, codes_format, given.pop("v_scales", None), cache)
+    return (left, keys, values), options_of(given), dimensions
 
 
 @in_own_mode
@@ -182,7 +262,9 @@ def attention(q: ArrayLike, k: ArrayLike, v: ArrayLike, **options: Unpack[Attent
     q [heads, m, d], k [kv_heads, n, d], v [kv_heads, n, d_v], or all of two dimensions; q's head h
     reads k's and v's head h / (heads / kv_heads). Floats are quantized to E4M3, each head with its
     own amax. FP8 codes (uint8 with codes_format) are read in place if they are C-contiguous, with
-    q_scales, k_scales and v_scales as inverse scales: one value, or one per head.
+    q_scales, k_scales and v_scales as inverse scales: one value, or one per head. kv_cache: how
+    floats of k and v are stored (`kv_caches`); k_scales and v_scales are then calibrated scales,
+    under which larger values saturate.
 
     qk_model, pv_model: instructions of Q K^T and P V ("sm90.wgmma.e4m3"). q_tile, kv_tile: rows and
     columns of a tile (128). tile_order: "last_to_first", as in FlashAttention-3, or
@@ -192,7 +274,9 @@ def attention(q: ArrayLike, k: ArrayLike, v: ArrayLike, **options: Unpack[Attent
     causal: row i attends to columns j <= i + n - m. window_left, window_right: row i attends to
     columns from i + n - m - window_left to i + n - m + window_right; -1 is all. two_level: each
     tile's P V is added to O in FP32. row_sum: "columns", each p in turn, or "quads", in the order
-    of the four threads of a row in FlashAttention-3. *Assumed*: exp2 and 1 / row_sum, so a kernel's
+    of the four threads of a row in FlashAttention-3. soft_cap: scores s become soft_cap
+    tanh(s / soft_cap); 0: as they are. sinks: of each head of q, a score without a value in the row
+    sum. splits: parts of the tiles of k and v, merged by their log-sum-exp in order. *Assumed*: exp2 and 1 / row_sum, so a kernel's
     bits may differ. ValueError for arguments that do not fit.
 
     >>> import fp8lab, numpy as np

@@ -9,7 +9,12 @@ from numpy.typing import ArrayLike
 
 from fp8lab import _core
 from fp8lab._arrays import bad, natural, number, several, text, whole
-from fp8lab._attention import AttentionOptions, verify_attention
+from fp8lab._attention import (
+    AttentionOptions,
+    AttentionSettings,
+    options_of,
+    verify_attention,
+)
 from fp8lab._mode import in_own_mode
 from fp8lab._options import ProductOptions, with_arguments_of
 from fp8lab._products import gemm
@@ -17,7 +22,15 @@ from fp8lab._recipes import QuantizedTensor
 from fp8lab._registry import InstructionModel
 from fp8lab._verify import verify
 
-__all__ = ["Tolerance", "WrongOutput", "assert_attention_matches", "assert_matches", "tolerance"]
+__all__ = [
+    "AttentionTolerance",
+    "Tolerance",
+    "WrongOutput",
+    "assert_attention_matches",
+    "assert_matches",
+    "attention_tolerance",
+    "tolerance",
+]
 
 
 class WrongOutput(AssertionError):
@@ -190,3 +203,63 @@ def tolerance(
         caught=tuple(name for name, size, close, *_ in faults if close),
         text=fields["text"],
     )
+
+
+@dataclass(frozen=True)
+class AttentionTolerance:
+    """Limits that right kernels of attention pass; `str(tolerance)` is the report.
+
+    Of outputs from attention in FP64 on the values of the codes, cast to the output's format.
+    """
+
+    relative_l2: float
+    calc_diff: float
+    cosine: float  #: a lower limit
+    max_absolute: float
+    by_spread: dict[str, tuple[float, float]]  #: relative L2 from FP64 on the codes and on the floats
+    by_cache: dict[str, tuple[float, float]]  #: the same for each cache of K and V
+    passes: dict[str, bool]  #: whether each gate passes right outputs
+    missed: dict[str, tuple[str, ...]]  #: faults that each gate does not detect, smallest first
+    text: str
+
+    def __str__(self) -> str:
+        return self.text
+
+
+@in_own_mode
+def attention_tolerance(
+    shape: tuple[int, ...],
+    *,
+    spread: float = 1.0,
+    kv_cache: str = "e4m3.head",
+    out_format: str = "bf16",
+    trials: int = 12,
+    seed: int = 1,
+    risk: float = 1e-6,
+    **options: Unpack[AttentionSettings],
+) -> AttentionTolerance:
+    """The limits that right kernels of FP8 attention pass with probability 1 - risk.
+
+    shape: heads, kv_heads, m, n, d, and d_v if it is not d. spread: the standard deviation of the
+    logits. kv_cache: how K and V are stored (`fp8lab.kv_caches`). options: as for
+    `fp8lab.attention`. ValueError for arguments that do not fit.
+
+    >>> from fp8lab.testing import attention_tolerance
+    >>> t = attention_tolerance((2, 1, 8, 256, 32), trials=3)
+    >>> 0.01 < t.relative_l2 < 0.2, "negated" in t.missed["relative_l2"]
+    (True, False)
+    """
+    sides = [whole("shape", side) for side in shape]
+    if len(sides) not in (5, 6):
+        raise bad("shape", "heads, kv_heads, m, n, d and perhaps d_v", list(shape))
+    fields = _core.expect_attention(
+        shape=sides if len(sides) == 6 else [*sides, sides[-1]],
+        options=options_of(options),
+        spread=number("spread", spread),
+        kv_cache=text("kv_cache", kv_cache),
+        output=text("out_format", out_format),
+        trials=whole("trials", trials),
+        seed=natural("seed", seed),
+        risk=number("risk", risk),
+    )
+    return AttentionTolerance(**fields)

@@ -36,7 +36,7 @@ def test_forward_is_the_library_s_and_backward_torch_s(causal, dtype):
 
 def test_operators_pass_opcheck():
     q, k, v = operands(16, 24)
-    torch.library.opcheck(torch.ops.fp8lab.attention.default, (q, k, v, 0.0, False, "sm90.wgmma.e4m3"))
+    torch.library.opcheck(torch.ops.fp8lab.attention.default, (q, k, v, 0.0, False, "sm90.wgmma.e4m3", "e4m3.head"))
     o = fp8lab.torch.sdpa(q, k, v).detach()
     given = (o, q.detach(), k.detach(), v.detach(), o, 0.25, False, "sm100.tcgen05.e4m3")
     torch.library.opcheck(torch.ops.fp8lab.attention_backward.default, given)
@@ -50,3 +50,15 @@ def test_errors_name_the_argument():
         fp8lab.torch.sdpa(q, k[0], v)
     with pytest.raises(ValueError, match="scale: expected a positive number, got -1"):
         fp8lab.torch.sdpa(q, k, v, scale=-1)
+
+
+def test_the_cache_of_keys_and_values_is_the_one_that_is_named():
+    q, k, v = (torch.randn(1, heads, 32, 64) for heads in (4, 2, 2))
+    default = fp8lab.torch.sdpa(q, k, v)
+    assert torch.equal(fp8lab.torch.sdpa(q, k, v, kv_cache="e4m3.head"), default)
+    held = fp8lab.torch.sdpa(q, k, v, kv_cache="nvfp4")
+    expected = fp8lab.attention(q[0].numpy(), k[0].numpy(), v[0].numpy(), kv_cache="nvfp4").o
+    assert torch.equal(held[0], torch.from_numpy(expected))
+    assert not torch.equal(held, default)
+    with pytest.raises(ValueError, match="kv_cache: expected one of"):
+        fp8lab.torch.sdpa(q, k, v, kv_cache="fp8")

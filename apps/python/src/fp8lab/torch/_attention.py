@@ -33,19 +33,28 @@ def _heads(x: Tensor) -> Any:
     return array_of(x.float().reshape(-1, *x.shape[-2:]).contiguous())
 
 
+def _cached(x: Tensor, cache: str) -> _core.AttentionTensor:
+    return _core.AttentionTensor.of_cache(_heads(x), cache, None)
+
+
 @torch.library.custom_op("fp8lab::attention", mutates_args=())
-def attention_op(q: Tensor, k: Tensor, v: Tensor, softmax_scale: float, causal: bool, model: str) -> Tensor:
+def attention_op(
+    q: Tensor, k: Tensor, v: Tensor, softmax_scale: float, causal: bool, model: str, kv_cache: str
+) -> Tensor:
     """`sdpa` on tensors whose shapes fit."""
     for name, x in (("query", q), ("key", k), ("value", v)):
         require_cpu(name, x)
         require_floats(name, x)
-    left, keys, values = (_core.AttentionTensor.of_values(_heads(x)) for x in (q, k, v))
+    left = _core.AttentionTensor.of_values(_heads(q))
+    keys, values = (_cached(x, kv_cache) for x in (k, v))
     o = _core.attention_output(left, keys, values, _options(model, softmax_scale, causal))
     return torch.from_numpy(o).reshape(*q.shape[:-1], v.shape[-1]).to(q.dtype)
 
 
 @attention_op.register_fake
-def _(q: Tensor, k: Tensor, v: Tensor, softmax_scale: float, causal: bool, model: str) -> Tensor:
+def _(
+    q: Tensor, k: Tensor, v: Tensor, softmax_scale: float, causal: bool, model: str, kv_cache: str
+) -> Tensor:
     return q.new_empty((*q.shape[:-1], v.shape[-1]))
 
 
@@ -70,7 +79,7 @@ def _(
 
 
 def _setup_context(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
-    *tensors, ctx.softmax_scale, ctx.causal, ctx.model = inputs
+    *tensors, ctx.softmax_scale, ctx.causal, ctx.model, _ = inputs
     ctx.save_for_backward(*tensors, output)
 
 
@@ -78,7 +87,7 @@ def _backward(ctx: Any, d_o: Tensor) -> tuple[Any, ...]:
     found = torch.ops.fp8lab.attention_backward(
         d_o, *ctx.saved_tensors, ctx.softmax_scale, ctx.causal, ctx.model
     )
-    return (*found, None, None, None)
+    return (*found, None, None, None, None)
 
 
 attention_op.register_autograd(_backward, setup_context=_setup_context)
@@ -92,12 +101,14 @@ def sdpa(
     is_causal: bool = False,
     scale: float | None = None,
     model: str = "sm90.wgmma.e4m3",
+    kv_cache: str = "e4m3.head",
 ) -> Tensor:
     """softmax(scale Q K^T) V as FlashAttention's FP8 kernels compute it (`fp8lab.attention`).
 
     query [..., heads, m, d], key [..., kv_heads, n, d], value [..., kv_heads, n, d_v] with the same
     leading dimensions; head h of the query reads head h / (heads / kv_heads). Each head is
-    quantized to E4M3 by its amax; P is E4M3; `model` sums both products. Output in the query's dtype,
+    quantized to E4M3 by its amax; key and value as a cache holds them (`fp8lab.kv_caches`); P is
+    E4M3; `model` sums both products. Output in the query's dtype,
     rounded to nearest even from FP32. is_causal as in torch, for m = n. scale: None is 1 / sqrt(d).
 
     Gradients are those of exact attention at Q, K and V, in FP64, with the output of the FP8 pass
@@ -119,5 +130,7 @@ def sdpa(
         raise ValueError(f"is_causal: expected m = n, got {query.shape[-2]} and {key.shape[-2]}")
     if scale is not None and not scale > 0:
         raise ValueError(f"scale: expected a positive number, got {scale}")
-    result: Tensor = torch.ops.fp8lab.attention(query, key, value, scale or 0.0, is_causal, model)
+    result: Tensor = torch.ops.fp8lab.attention(
+        query, key, value, scale or 0.0, is_causal, model, kv_cache
+    )
     return result

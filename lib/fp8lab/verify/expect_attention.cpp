@@ -1,0 +1,393 @@
+#include "fp8lab/verify/expect_attention.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <set>
+#include <utility>
+
+#include "fp8lab/attention/kv_cache.hpp"
+#include "fp8lab/attention/mistakes.hpp"
+#include "fp8lab/core/counted.hpp"
+#include "fp8lab/core/error.hpp"
+#include "fp8lab/core/float_environment.hpp"
+#include "fp8lab/core/parallel.hpp"
+#include "fp8lab/core/random.hpp"
+#include "fp8lab/verify/gates.hpp"
+#include "fp8lab/verify/tails.hpp"
+
+namespace fp8lab {
+namespace {
+
+/// Multiply-adds of a trial, and trials with faults.
+constexpr std::int64_t kTrialProducts = std::int64_t{1} << 25;
+constexpr int kFaultTrials = 2;
+constexpr std::array<double, 5> kSpreads{0.25, 0.5, 1.0, 2.0, 4.0};
+
+/// Checks that projects ship of attention, or of any kernel.
+struct CloseGate {
+  std::string_view name;
+  std::string_view text;
+  Tolerance narrow;  ///< of outputs of at most 16 bits
+  Tolerance wide;
+};
+
+// Read in ROCm/aiter at e4048607 (op_tests/test_mha_fp8.py: max |out - ref| < 0.055) and in
+// ScalingIntelligence/KernelBench at 423217d (src/kernelbench/eval.py,
+// get_tolerance_for_precision).
+constexpr std::array<CloseGate, 2> kCloseGates{
+    {{"aiter.mha_fp8", "max |y - x| <= 0.055", {0.0, 0.055}, {0.0, 0.055}},
+     {"kernelbench", "rtol = atol = 0.01, FP32 1e-4", {1e-2, 1e-2}, {1e-4, 1e-4}}}};
+
+std::vector<Tolerance> all_tolerances(FormatId output) {
+  std::vector<Tolerance> found = gate_tolerances(output);
+  for (const CloseGate& gate : kCloseGates)
+    found.push_back(output == FormatId::f32 ? gate.wide : gate.narrow);
+  return found;
+}
+
+/// Whether an output passes each shipped gate: those of products, then those above.
+std::vector<char> shipped(const CodeComparison& c) {
+  std::vector<char> passes;
+  for (std::size_t g = 0; g < gates().size(); ++g) passes.push_back(gate_passes(g, c) ? 1 : 0);
+  for (std::size_t g = 0; g < kCloseGates.size(); ++g)
+    passes.push_back(c.values.non_finite_mismatches == 0 && c.far.at(gates().size() + g) == 0 ? 1
+                                                                                              : 0);
+  return passes;
+}
+
+double median(std::vector<double> values) {
+  std::sort(values.begin(), values.end());
+  return values[values.size() / 2];
+}
+
+void check(const AttentionExpectOptions& o) {
+  const auto positive = [](std::string_view name, std::int64_t value) {
+    require(value > 0, name, "a number above 0", fmt::format("{}", value));
+  };
+  positive("heads", o.heads);
+  positive("kv_heads", o.kv_heads);
+  positive("m", o.m);
+  positive("n", o.n);
+  positive("d", o.d);
+  positive("d_v", o.d_v);
+  require(o.heads % o.kv_heads == 0, "kv_heads", fmt::format("a divisor of {} heads", o.heads),
+          fmt::format("{}", o.kv_heads));
+  require(o.trials >= 2 && o.trials <= 1000, "trials", "2 to 1000", fmt::format("{}", o.trials));
+  require(o.spread > 0.0 && std::isfinite(o.spread), "spread", "a number above 0",
+          fmt::format("{}", o.spread));
+  require(o.risk > 0.0 && o.risk < 0.5, "risk", "above 0 and below 0.5", fmt::format("{}", o.risk));
+  require(o.attention.sinks.empty(), "sinks", "none", fmt::format("{}", o.attention.sinks.size()));
+}
+
+/// Q, K and V of one draw, as the cache holds them.
+struct Draw {
+  AttentionTensor q;
+  AttentionTensor k;
+  AttentionTensor v;
+  [[nodiscard]] AttentionInputs inputs() const { return {q.operand, k.operand, v.operand}; }
+};
+
+class Trials {
+ public:
+  explicit Trials(const AttentionExpectOptions& options) : options_(options) {
+    const std::int64_t row = options.n * (options.d + options.d_v);
+    const std::int64_t rows = std::max<std::int64_t>(kTrialProducts / row, 1);
+    // Whole groups of heads; the last rows, which see most.
+    group_ = options.heads / options.kv_heads;
+    kv_heads_ = std::clamp<std::int64_t>(rows / (8 * group_), 1,
+                                         std::min<std::int64_t>(4, options.kv_heads));
+    rows_ = std::clamp<std::int64_t>(rows / (kv_heads_ * group_), 1, options.m);
+  }
+
+  [[nodiscard]] std::int64_t heads() const { return kv_heads_ * group_; }
+  [[nodiscard]] std::int64_t rows() const { return rows_; }
+
+  [[nodiscard]] Draw draw(int trial, double spread, std::string_view cache) const {
+    const auto values = [&](const char* name, std::int64_t heads, std::int64_t rows,
+                            std::int64_t columns, double size) {
+      const RandomStream stream(options_.seed, fmt::format("attention.{}.{}", name, trial));
+      std::vector<float> x(static_cast<std::size_t>(heads * rows * columns));
+      parallel_for(std::ssize(x), threads_of(options_.attention), [&](std::int64_t i) {
+        x[static_cast<std::size_t>(i)] =
+            static_cast<float>(size * stream.normal(static_cast<std::uint64_t>(i)));
+      });
+      return x;
+    };
+    // The products of d normal numbers times the softmax's scale.
+    const double d = static_cast<double>(options_.d);
+    const double own = options_.attention.softmax_scale > 0.0F
+                           ? static_cast<double>(options_.attention.softmax_scale)
+                           : 1.0 / std::sqrt(d);
+    const double size = spread / (own * std::sqrt(d));
+    const CacheRule& rule = find_cache_rule(cache);
+    return {
+        attention_tensor(values("q", heads(), rows_, options_.d, size), heads(), rows_, options_.d),
+        cached_tensor(values("k", kv_heads_, options_.n, options_.d, 1.0), kv_heads_, options_.n,
+                      options_.d, rule),
+        cached_tensor(values("v", kv_heads_, options_.n, options_.d_v, 1.0), kv_heads_, options_.n,
+                      options_.d_v, rule)};
+  }
+
+  [[nodiscard]] AttentionError error(std::string of, double spread, std::string_view cache) const {
+    constexpr int kTrials = 3;
+    std::vector<double> codes;
+    std::vector<double> inputs;
+    for (int trial = 0; trial < std::min(kTrials, options_.trials); ++trial) {
+      const Draw one = draw(trial, spread, cache);
+      const AttentionReport report = attention_report(one.q, one.k, one.v, options_.attention);
+      codes.push_back(report.against_codes.relative_l2);
+      inputs.push_back(report.against_inputs.relative_l2);
+    }
+    return {std::move(of), median(codes), median(inputs)};
+  }
+
+  /// DeepSeek-V3.2's rows, in exact attention: its kernel reads them as BF16.
+  [[nodiscard]] AttentionError error_of_rows(double spread) const {
+    const Draw one = draw(0, spread, "e4m3.head");
+    const auto values_of = [](std::span<const float> rows) {
+      std::vector<float> v;
+      for (std::size_t at = 0; at < rows.size(); at += kDeepSeekRowElements)
+        v.insert(v.end(), rows.begin() + static_cast<std::ptrdiff_t>(at),
+                 rows.begin() + static_cast<std::ptrdiff_t>(at) + kDeepSeekRowValues);
+      return v;
+    };
+    const std::vector<float> held = read_deepseek_rows(pack_deepseek_rows(one.k.values));
+    const std::vector<double> exact = attention_reference(
+        one.inputs(), one.q.values, one.k.values, values_of(one.k.values), options_.attention);
+    const std::vector<double> found =
+        attention_reference(one.inputs(), one.q.values, held, values_of(held), options_.attention);
+    return {std::string(kDeepSeekCache), 0.0,
+            compare(std::span<const double>(exact), std::span<const double>(found)).relative_l2};
+  }
+
+ private:
+  const AttentionExpectOptions& options_;
+  std::int64_t group_ = 1;
+  std::int64_t kv_heads_ = 1;
+  std::int64_t rows_ = 1;
+};
+
+/// An output against the reference, in the output's format.
+struct Compared {
+  CodeComparison codes;
+  Comparison values;
+};
+
+class Expecting {
+ public:
+  explicit Expecting(const AttentionExpectOptions& options) : options_(options), trials_(options) {}
+
+  AttentionExpectation run() {
+    AttentionExpectation e;
+    e.options = options_;
+    e.sample_heads = trials_.heads();
+    e.sample_rows = trials_.rows();
+    for (const double spread : kSpreads)
+      e.by_spread.push_back(trials_.error(fmt::format("{:g}", spread), spread, options_.kv_cache));
+    for (const CacheRule& rule : cache_rules())
+      if (can_read(rule))
+        e.by_cache.push_back(trials_.error(std::string(rule.name), options_.spread, rule.name));
+    if (options_.d == kDeepSeekRowElements && options_.d_v == kDeepSeekRowValues)
+      e.by_cache.push_back(trials_.error_of_rows(options_.spread));
+    right_outputs(e);
+    faults(e);
+    return e;
+  }
+
+ private:
+  /// Whether the instructions read the cache's format.
+  [[nodiscard]] bool can_read(const CacheRule& rule) const {
+    return rule.format == find_cache_rule(options_.kv_cache).format;
+  }
+
+  [[nodiscard]] std::vector<std::byte> stored(std::span<const float> o) const {
+    return cast_output(o, default_output(options_.output), options_.attention.threads);
+  }
+
+  [[nodiscard]] Compared compared(const std::vector<float>& reference,
+                                  std::span<const float> o) const {
+    const Format& f = format(options_.output);
+    const std::vector<std::byte> expected = stored(reference);
+    const std::vector<std::byte> got = stored(o);
+    Compared found;
+    found.codes = compare_codes(f, expected, got, {.tolerances = all_tolerances(f.id)});
+    found.values = found.codes.values;
+    return found;
+  }
+
+  [[nodiscard]] std::vector<float> reference_of(const AttentionInputs& in) const {
+    const std::vector<double> exact = attention_reference(in, dequantize(in.q), dequantize(in.k),
+                                                          dequantize(in.v), options_.attention);
+    return {exact.begin(), exact.end()};
+  }
+
+  void right_outputs(AttentionExpectation& e) {
+    std::array<std::vector<double>, 4> metrics;
+    std::vector<char> passes(gates().size() + kCloseGates.size(), 1);
+    double squares = 0.0;
+    double elements = 0.0;
+    for (int trial = 0; trial < options_.trials; ++trial) {
+      const Draw one = trials_.draw(trial, options_.spread, options_.kv_cache);
+      const std::vector<float> reference = reference_of(one.inputs());
+      const std::vector<float> o = attention(one.inputs(), options_.attention).o;
+      const Compared c = compared(reference, o);
+      metrics[0].push_back(c.values.relative_l2);
+      metrics[1].push_back(c.values.calc_diff);
+      metrics[2].push_back(1.0 - c.values.cosine);
+      metrics[3].push_back(c.values.max_absolute);
+      const std::vector<char> own = shipped(c.codes);
+      for (std::size_t g = 0; g < passes.size(); ++g)
+        if (own[g] == 0) passes[g] = 0;
+      for (const float x : o) squares += static_cast<double>(x) * static_cast<double>(x);
+      elements += static_cast<double>(o.size());
+    }
+    e.rms = std::sqrt(squares / elements);
+    constexpr std::array<std::string_view, 4> kNames{"relative_l2", "calc_diff", "one_minus_cosine",
+                                                     "max_absolute"};
+    const double blocks = static_cast<double>(options_.heads * options_.m) /
+                          static_cast<double>(trials_.heads() * trials_.rows());
+    for (std::size_t i = 0; i < kNames.size(); ++i) {
+      const double tail = i < 3 ? tail_of_whole(metrics[i], options_.risk)
+                                : tail_of_maximum(metrics[i], options_.risk, blocks, false);
+      limits_[i] = tail;
+      e.metrics.push_back(
+          {kNames[i], median(metrics[i]), *std::ranges::max_element(metrics[i]), tail});
+      e.gates.push_back(
+          {std::string(kNames[i]), fmt::format("{} <= {:.3g}", kNames[i], tail), true});
+    }
+    for (const Gate& gate : gates())
+      e.gates.push_back({std::string(gate.name), std::string(gate.text), true});
+    for (const CloseGate& gate : kCloseGates)
+      e.gates.push_back({std::string(gate.name), std::string(gate.text), true});
+    for (std::size_t g = 0; g < passes.size(); ++g)
+      e.gates[kNames.size() + g].passes = passes[g] != 0;
+  }
+
+  [[nodiscard]] std::vector<char> passed(const Compared& c) const {
+    const std::array<double, 4> values{c.values.relative_l2, c.values.calc_diff,
+                                       1.0 - c.values.cosine, c.values.max_absolute};
+    std::vector<char> found;
+    for (std::size_t i = 0; i < values.size(); ++i)
+      found.push_back(values[i] <= limits_[i] ? 1 : 0);
+    for (const char one : shipped(c.codes)) found.push_back(one);
+    return found;
+  }
+
+  /// One mistake of each name, and outputs that are wrong without one.
+  void faults(AttentionExpectation& e) {
+    std::vector<std::vector<double>> sizes;
+    for (int trial = 0; trial < kFaultTrials; ++trial) {
+      const Draw one = trials_.draw(trial, options_.spread, options_.kv_cache);
+      const AttentionInputs in = one.inputs();
+      const std::vector<float> reference = reference_of(in);
+      const std::vector<float> right = attention(in, options_.attention).o;
+      std::size_t index = 0;
+      const auto add = [&](const std::string& name, const std::string& text,
+                           const std::vector<float>& o) {
+        const Compared c = compared(reference, o);
+        if (trial == 0) {
+          e.faults.push_back({name, text, 0.0, std::vector<char>(e.gates.size(), 1)});
+          sizes.emplace_back();
+        }
+        AttentionFault& fault = e.faults[index];
+        sizes[index++].push_back(compare(std::span<const float>(right), o).relative_l2);
+        const std::vector<char> pass = passed(c);
+        for (std::size_t g = 0; g < pass.size(); ++g)
+          if (pass[g] != 0) fault.caught[g] = 0;
+      };
+      AttentionMistakes mistakes(in, options_.attention);
+      mistakes.add_known();
+      std::set<std::string> seen;
+      for (const AttentionMistake& mistake : mistakes.all())
+        if (seen.insert(mistake.name).second) add(mistake.name, mistake.text, output_of(mistake));
+      add_outputs(right, add);
+    }
+    for (std::size_t i = 0; i < sizes.size(); ++i) e.faults[i].size = median(sizes[i]);
+    // A mistake that these inputs do not show.
+    std::erase_if(e.faults, [](const AttentionFault& f) { return f.size == 0.0; });
+    std::ranges::stable_sort(e.faults, {}, &AttentionFault::size);
+  }
+
+  template <typename Add>
+  void add_outputs(const std::vector<float>& right, const Add& add) const {
+    std::vector<float> o = right;
+    for (float& x : o) x = -x;
+    add("negated", "the outputs are negated", o);
+    add("zeros", "all outputs are 0", std::vector<float>(right.size(), 0.0F));
+    o = right;
+    std::fill(o.end() - std::min<std::int64_t>(std::ssize(o), options_.d_v), o.end(), 0.0F);
+    add("never_written", "the last row is 0", o);
+    for (const double factor : {1.01, 1.1}) {
+      o = right;
+      for (float& x : o) x = static_cast<float>(factor * static_cast<double>(x));
+      add(fmt::format("gain_{:g}", factor), fmt::format("the outputs times {:g}", factor), o);
+    }
+  }
+
+  [[nodiscard]] std::vector<float> output_of(const AttentionMistake& mistake) const {
+    const AttentionShape shape = attention_shape(mistake.inputs);
+    std::vector<float> o(static_cast<std::size_t>(shape.heads * shape.m * shape.d_v), 0.0F);
+    const std::vector<AttentionRows> blocks = attention_blocks(shape, mistake.options.q_tile);
+    parallel_for(std::ssize(blocks), threads_of(options_.attention), [&](std::int64_t i) {
+      const AttentionRows& rows = blocks[static_cast<std::size_t>(i)];
+      std::vector<AttentionTile> tiles = attention_tiles(shape.n, mistake.options.kv_tile);
+      attention_rows(mistake.inputs, mistake.options, mistake.variant, rows,
+                     std::span(o).subspan(
+                         static_cast<std::size_t>((rows.head * shape.m + rows.begin) * shape.d_v),
+                         static_cast<std::size_t>((rows.end - rows.begin) * shape.d_v)),
+                     tiles);
+    });
+    return o;
+  }
+
+  const AttentionExpectOptions& options_;
+  Trials trials_;
+  std::array<double, 4> limits_{};
+};
+
+}  // namespace
+
+AttentionExpectation expect_attention(const AttentionExpectOptions& options) {
+  const FloatEnvironment environment;
+  check(options);
+  return Expecting(options).run();
+}
+
+std::string describe(const AttentionExpectation& e) {
+  const AttentionExpectOptions& o = e.options;
+  std::string out = fmt::format(
+      "attention of {} heads ({} of K and V), m = {}, n = {}, d = {}, d_v = {}{}: {} trials of {} "
+      "heads and {}, seed {}\nlogits with a standard deviation of {:g}, K and V in {}, O in {}; "
+      "right "
+      "outputs have an RMS of {:.3g}\n",
+      o.heads, o.kv_heads, o.m, o.n, o.d, o.d_v, o.attention.causal ? ", causal" : "", o.trials,
+      e.sample_heads, counted(e.sample_rows, "row"), o.seed, o.spread, o.kv_cache,
+      format(o.output).name, e.rms);
+  const auto errors = [&](const char* of, const std::vector<AttentionError>& list) {
+    out += fmt::format("  {:<18} {:>18} {:>18}\n", of, "FP64 on the codes", "on the inputs");
+    for (const AttentionError& one : list)
+      out += fmt::format("  {:<18} {:>18.3g} {:>18.3g}\n", one.of, one.codes, one.inputs);
+  };
+  out += "errors of right outputs before their cast (relative L2)\n";
+  errors("spread of logits", e.by_spread);
+  errors("cache of K and V", e.by_cache);
+  out += "errors of right outputs from FP64 on the codes\n";
+  for (const MetricSpread& m : e.metrics)
+    out += fmt::format("  {:<17} median {:<10.3g} largest {:<10.3g} at risk {:g}: {:.3g}\n", m.name,
+                       m.median, m.largest, o.risk, m.tail);
+  out += "gates, and what they miss\n";
+  for (std::size_t g = 0; g < e.gates.size(); ++g) {
+    std::vector<std::string> missed;
+    for (const AttentionFault& f : e.faults)
+      if (f.caught[g] == 0) missed.push_back(fmt::format("{} ({:.2g})", f.name, f.size));
+    out += fmt::format("  {:<22} {}{}\n    misses {} of {}{}\n", e.gates[g].name, e.gates[g].text,
+                       e.gates[g].passes ? "" : ": fails right outputs", missed.size(),
+                       e.faults.size(), missed.empty() ? "" : ", the largest " + missed.back());
+  }
+  return out;
+}
+
+}  // namespace fp8lab
