@@ -43,8 +43,8 @@ std::uint32_t word_at(const CodeMatrix& m, std::int64_t row, std::int64_t k) {
 }
 
 CodeMatrix moved(const CodeMatrix& m, std::span<const std::int64_t> rows, std::int64_t by,
-                 Product& product) {
-  return made_of(m.format, static_cast<std::int64_t>(rows.size()), m.k, product,
+                 std::int64_t terms, Product& product) {
+  return made_of(m.format, static_cast<std::int64_t>(rows.size()), terms, product,
                  [&](std::int64_t i, std::int64_t k) {
                    const std::int64_t at = rows[static_cast<std::size_t>(i)] * m.k + k + by;
                    return at < 0 || at >= m.rows * m.k ? 0 : word_at(m, at / m.k, at % m.k);
@@ -174,9 +174,23 @@ Product take_with_moved_terms(const Product& product, const Sample& sample, Side
                               std::int64_t by) {
   Product result = take(product, sample);
   GemmProblem& p = result.problem;
-  if (side != Side::b) p.a = moved(product.problem.a, sample.rows, by, result);
+  if (side != Side::b) p.a = moved(product.problem.a, sample.rows, by, p.a.k, result);
   if (side != Side::a)
-    p.b = moved(product.problem.b, product.rows_of_b(sample.columns), by, result);
+    p.b = moved(product.problem.b, product.rows_of_b(sample.columns), by, p.b.k, result);
+  return result;
+}
+
+std::optional<Product> take_with_longer_rows(const Product& product, const Sample& sample,
+                                             std::int64_t k) {
+  const GemmProblem& whole = product.problem;
+  if (k <= whole.a.k || tile_along_k(whole.a_scales, whole.a) != 0 ||
+      tile_along_k(whole.b_scales, whole.b) != 0)
+    return std::nullopt;
+  Product result = take(product, sample);
+  GemmProblem& p = result.problem;
+  p.a = moved(whole.a, sample.rows, 0, k, result);
+  p.b = moved(whole.b, product.rows_of_b(sample.columns), 0, k, result);
+  p.a_scales.k_block = p.b_scales.k_block = 0;  // over all of the longer K
   return result;
 }
 

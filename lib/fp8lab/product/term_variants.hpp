@@ -25,6 +25,11 @@ std::optional<Product> with_codes_read_as(const Product& product, Side side,
 Product take_with_moved_terms(const Product& product, const Sample& sample, Side side,
                               std::int64_t by);
 
+/// The sampled product with `k` terms, more than there are: those behind a row are those of the
+/// next row, and zeros behind the matrix. Nothing where scales change along K.
+std::optional<Product> take_with_longer_rows(const Product& product, const Sample& sample,
+                                             std::int64_t k);
+
 /// The sampled product with term k of an operand read at `source(k)`; beyond the ends zeros.
 Product take_with_terms_at(const Product& product, const Sample& sample, Side side,
                            const std::function<std::int64_t(std::int64_t k)>& source);
