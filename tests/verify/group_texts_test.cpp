@@ -153,15 +153,20 @@ TEST_CASE("grouped verify: the mistakes of parts of K, by one term or by a whole
   const std::vector<bool> all(6, true);
   CHECK(mistakes_text(terms, 0) ==
         of("next", 2) + of("last", 3) +
-            moved_text({true, false, true, true, true, false}, "one term"));
+            moved_text({true, false, true, true, true, false}, "one term") +
+            moved_text({false, false, true, false, true, false}, "128 terms"));
   // Group 1 has no terms.
   CHECK(mistakes_text(terms, 1) ==
         of("previous", 0) + of("next", 2) + of("last", 3) +
-            moved_text({false, true, true, false, false, false}, "one term"));
-  CHECK(mistakes_text(terms, 2) == of("previous", 0) + of("next", 3) + moved_text(all, "one term"));
+            moved_text({false, true, true, false, false, false}, "one term") +
+            moved_text({false, false, true, false, false, false}, "128 terms"));
+  CHECK(mistakes_text(terms, 2) ==
+        of("previous", 0) + of("next", 3) + moved_text(all, "one term") +
+            moved_text({false, false, true, false, true, false}, "128 terms"));
   CHECK(mistakes_text(terms, 3) ==
         of("previous", 2) + of("first", 0) +
-            moved_text({true, true, false, true, false, true}, "one term"));
+            moved_text({true, true, false, true, false, true}, "one term") +
+            moved_text({true, true, false, true, false, true}, "128 terms"));
   GemmOperands scaled = plain;
   scaled.scale_a = data.of_floats({5, 6});
   scaled.tiles_a = ScaleTiles{1, 64};
@@ -183,12 +188,15 @@ TEST_CASE("grouped verify: the mistakes of parts of K, by one term or by a whole
   };
   CHECK(mistakes_text(tiles, 0) ==
         under("next", 1, true) + under("last", 2, false) +
-            moved_text({true, false, true, true, true, false}, "64 terms"));
+            moved_text({true, false, true, true, true, false}, "64 terms") +
+            moved_text({false, false, true, false, true, false}, "128 terms"));
   CHECK(mistakes_text(tiles, 1) ==
-        under("previous", 0, true) + under("next", 2, true) + moved_text(all, "64 terms"));
+        under("previous", 0, true) + under("next", 2, true) + moved_text(all, "64 terms") +
+            moved_text({false, true, true, false, true, true}, "128 terms"));
   CHECK(mistakes_text(tiles, 2) ==
         under("previous", 1, true) + under("first", 0, false) +
-            moved_text({true, true, false, true, false, true}, "64 terms"));
+            moved_text({true, true, false, true, false, true}, "64 terms") +
+            moved_text({false, true, false, false, false, true}, "128 terms"));
 }
 
 TEST_CASE("grouped verify: rows at a group's end that another group computed, in bf16",

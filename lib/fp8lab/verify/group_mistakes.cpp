@@ -226,13 +226,19 @@ class Maker {
     each("b", grouped_.whole->problem.b_scales, from.b_scales, own.b_scales);
   }
 
-  /// Offsets that are off by one term, or by one tile of scales that change along K.
+  /// Offsets that are off by one term or one tile of scales that change along K, or by a
+  /// kernel's usual tile.
   void moved_terms() {
     const GemmProblem& p = grouped_.whole->problem;
     const auto tile = [](const InverseScales& scales, const CodeMatrix& m) {
       return ScaleLookup(scales, m).varies_along_k() ? scales.k_block : std::int64_t{1};
     };
     const std::int64_t step = std::lcm(tile(p.a_scales, p.a), tile(p.b_scales, p.b));
+    moved_by(step);
+    constexpr std::int64_t kUsualTile = 128;
+    if (step < kUsualTile && kUsualTile % step == 0) moved_by(kUsualTile);
+  }
+  void moved_by(std::int64_t step) {
     const GroupPart& own = grouped_.terms[at_];
     const std::string by = step == 1 ? "one term" : fmt::format("{} terms", step);
     const auto moved = [&](std::string_view name, std::string_view what, std::int64_t begin,
