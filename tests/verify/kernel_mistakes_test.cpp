@@ -32,10 +32,13 @@ TEST_CASE("causes: mistakes of a kernel are those of its own parts", "[verify]")
   CHECK(names([](Product&) {}) == "");
   // Splits.
   CHECK(names([](Product& p) { p.split = {.parts = 2}; }) ==
-        "not_split split_order_pairwise split_order_tree split_cut_modulo ");
+        "not_split split_order_pairwise split_order_tree bf16_split_parts f16_split_parts "
+        "split_cut_modulo ");
   CHECK(names([](Product& p) {
           p.split = {.parts = 2, .cut = SplitCut::modulo, .order = SplitOrder::tree};
-        }) == "not_split split_order_serial split_order_pairwise split_cut_contiguous ");
+        }) ==
+        "not_split split_order_serial split_order_pairwise bf16_split_parts f16_split_parts "
+        "split_cut_contiguous ");
   // Tensor scales.
   for (const bool of_a : {false, true})
     for (const bool of_b : {false, true}) {
@@ -54,7 +57,8 @@ TEST_CASE("causes: mistakes of a kernel are those of its own parts", "[verify]")
   const auto part = [&](const auto& change) {
     return names([&](Product& p) { change(p.epilogue); });
   };
-  CHECK(part([&](Epilogue& e) { e.bias = six; }) == "missing_bias " + curves + before);
+  CHECK(part([&](Epilogue& e) { e.bias = six; }) ==
+        "missing_bias bf16_bias f16_bias " + curves + before);
   CHECK(part([&](Epilogue& e) { e.row_scales = std::span(six).first(4); }) ==
         "missing_row_scales " + curves + before);
   CHECK(part([&](Epilogue& e) { e.column_scales = six; }) ==
@@ -71,7 +75,7 @@ TEST_CASE("causes: mistakes of a kernel are those of its own parts", "[verify]")
   for (const Activation own : activations()) {
     if (own == Activation::none) continue;
     for (const bool with_bias : {false, true}) {
-      std::string expected = with_bias ? "missing_bias " : "";
+      std::string expected = with_bias ? "missing_bias bf16_bias f16_bias " : "";
       const bool gated = own == Activation::swiglu;
       for (const Activation other : activations()) {
         if (gated || other == own || other == Activation::swiglu) continue;

@@ -5,6 +5,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cmath>
 #include <string>
 #include <vector>
@@ -117,6 +118,113 @@ TEST_CASE("measure: scales with other values are found", "[verify]") {
              contains("A's scale (measured): 1.75 everywhere"));
 }
 
+namespace {
+
+/// Scales of A and B of other tiles of K.
+std::optional<Product> with_tiles(const std::function<std::int64_t(std::int64_t)>& of_a,
+                                  const std::function<std::int64_t(std::int64_t)>& of_b) {
+  const Product& p = tiled().product;
+  const std::optional<Product> a = with_places([&](auto r, auto t) { return r * 8 + of_a(t); });
+  REQUIRE(a);
+  return take_with_scales_of(*a, whole_of(p), Side::b, 128, [&](std::int64_t, std::int64_t tile) {
+    return p.problem.b_scales.values[static_cast<std::size_t>(of_b(tile))];
+  });
+}
+
+}  // namespace
+
+TEST_CASE("measure: scales of both operands that are wrong at once are found", "[verify]") {
+  const Product& p = tiled().product;
+  CHECK_THAT(
+      measured_cause(p, with_tiles([](auto t) { return t ^ 3; }, [](auto t) { return t ^ 3; })),
+      contains("scale_of_other_k_tile_a_and_b: both scales (measured): tile i of K has those "
+               "of tile i xor 3"));
+  CHECK_THAT(
+      measured_cause(
+          p, with_tiles([](auto t) { return (t + 1) % 8; }, [](auto t) { return (t + 7) % 8; })),
+      contains("scales_of_other_k_tiles: both scales (measured): tile i of K has A's of tile "
+               "(i + 1) mod 8, B's of tile (i + 7) mod 8"));
+  // A known mistake in one operand, and a measured one in the other.
+  const std::optional<Product> a = with_places([](auto r, auto t) { return (r + 5) % 48 * 8 + t; });
+  const std::optional<Product> both =
+      with_scale_values(*a, Side::b, [](float x) { return std::exp2(std::floor(std::log2(x))); });
+  CHECK_THAT(measured_cause(p, both), contains("e8m0_scale_b_truncated_and_scale_of_other_row_a"));
+}
+
+TEST_CASE("measure: scales that stand in no place of their tensor are told as such", "[verify]") {
+  const Product& p = tiled().product;
+  const RandomStream stream(5, "not initialised");
+  const auto wrong =
+      take_with_scales_of(p, whole_of(p), Side::a, 128, [&](std::int64_t row, std::int64_t tile) {
+        return static_cast<float>(
+            std::exp2(3.0 * stream.normal(static_cast<std::uint64_t>(row * 8 + tile))));
+      });
+  CHECK_THAT(measured_cause(p, wrong), contains("scale_a_not_of_its_tensor"));
+  // One factor of all of them is a factor, not another tensor.
+  CHECK_THAT(
+      measured_cause(p, with_scale_values(p, Side::a, [](float x) { return 448.0F / 240.0F * x; })),
+      contains("other_factor"));
+}
+
+TEST_CASE("measure: another number for each code of a scale is found", "[verify]") {
+  const RandomProduct random({.promotion_interval = 128},
+                             {.shape = {48, 128, 1024}, .tiles_a = {48, 8}, .tiles_b = {1, 8}});
+  Product p = random.product;
+  std::vector<float> few(p.problem.a_scales.values.size());
+  for (std::size_t i = 0; i < few.size(); ++i) few[i] = 0.125F * static_cast<float>(8 + i * i % 7);
+  p.problem.a_scales.values = few;
+  const auto wrong = with_scale_values(p, Side::a, [](float x) { return x + 0.125F; });
+  CHECK_THAT(measured_cause(p, wrong),
+             contains("scale_codes_read_otherwise_a: A's scale (measured) is another number for "
+                      "each code"));
+}
+
+TEST_CASE("verify: rows that were not written are no scales", "[verify]") {
+  const Product& p = tiled().product;
+  std::vector<float> wrong = compute(p, 1);
+  std::fill(wrong.begin() + 32 * 128, wrong.end(), 0.0F);
+  const VerifyReport report = report_of(p, wrong);
+  REQUIRE(report.regions.size() == 1);
+  CHECK(report.regions[0].content == RegionContent::zeros);
+  REQUIRE(report.diagnosis);
+  INFO(describe(report));
+  for (const Cause& cause : report.diagnosis->causes)
+    CHECK(cause.name.find("scale") == std::string::npos);
+}
+
+TEST_CASE("measure: terms behind the end of K are found", "[verify]") {
+  const RandomProduct wide({}, {.shape = {64, 96, 512}});
+  Product p = wide.product;
+  p.problem.a.k = p.problem.b.k = 500;
+  CHECK_THAT(measured_cause(p, compute(wide.product, 1)),
+             contains("unmasked_k_tail: K padded to 512 with terms that are in neither operand"));
+  const RandomProduct narrow({}, {.shape = {64, 96, 500}});
+  CHECK_THAT(measured_cause(narrow.product,
+                            take_with_longer_rows(narrow.product, whole_of(narrow.product), 512)),
+             contains("with what lies behind each row: the next row's terms"));
+}
+
+TEST_CASE("measure: a part of a split that is added twice or rounded is found", "[verify]") {
+  const RandomProduct random({}, {.shape = {48, 64, 512}});
+  Product p = random.product;
+  p.split = {.parts = 4};
+  std::vector<float> twice = compute(p, 1);
+  const std::vector<float> rest = compute(without_terms(random.product, 128, 256), 1);
+  const std::vector<float> all = compute(random.product, 1);
+  for (std::size_t i = 0; i < twice.size(); ++i) twice[i] += all[i] - rest[i];
+  CHECK_THAT(measured_cause(p, twice), contains("[128, 256) counted twice"));
+  std::vector<float> sums(twice.size(), 0.0F);
+  for (std::int64_t part = 0; part < 4; ++part) {
+    Product one = random.product;
+    for (std::int64_t other = 3; other >= 0; --other)
+      if (other != part) one = without_terms(one, other * 128, other * 128 + 128);
+    const std::vector<float> stored =
+        decode_codes(FormatId::bf16, cast_output(compute(one, 1), default_output(FormatId::bf16)));
+    for (std::size_t i = 0; i < sums.size(); ++i) sums[i] += stored[i];
+  }
+  CHECK_THAT(measured_cause(p, sums), contains("bf16_split_parts"));
+}
+
 TEST_CASE("measure: terms that are left out, counted twice or read from elsewhere are found",
           "[verify]") {
   const Product& p = tiled().product;
@@ -200,6 +308,37 @@ struct Around {
 
 }  // namespace
 
+TEST_CASE("verify: sums and biases that were stored in 16 bits are named", "[verify]") {
+  const RandomProduct random({}, {.shape = {48, 64, 256}, .tiles_a = {48, 1}, .tiles_b = {64, 1}});
+  const Product& p = random.product;
+  Product plain = p;
+  plain.problem.a_scales = plain.problem.b_scales = {};
+  const std::vector<float> sums =
+      decode_codes(FormatId::bf16, cast_output(compute(plain, 1), default_output(FormatId::bf16)));
+  std::vector<float> wrong;
+  for (std::size_t i = 0; i < sums.size(); ++i)
+    wrong.push_back(sums[i] * (random.scale_a[i / 64] * random.scale_b[i % 64]));
+  CHECK_THAT(measured_cause(p, wrong), contains("bf16_before_scales"));
+  Around x;
+  Product biased = x.product;
+  biased.epilogue.bias = x.bias;
+  const std::vector<float> narrow =
+      decode_codes(FormatId::bf16, cast_output(x.bias, default_output(FormatId::bf16)));
+  CHECK_THAT(
+      measured_cause(biased, x.stored([&](float s, auto, std::size_t j) { return s + narrow[j]; })),
+      contains("bf16_bias"));
+  const RandomProduct square({}, {.shape = {64, 64, 128}});
+  Product lines = square.product;
+  std::vector<float> other(x.scales.rbegin(), x.scales.rend());
+  lines.epilogue.row_scales = x.scales;
+  lines.epilogue.column_scales = other;
+  Product exchanged = lines;
+  exchanged.epilogue.row_scales = other;
+  exchanged.epilogue.column_scales = x.scales;
+  CHECK_THAT(measured_cause(lines, compute(exchanged, 1)),
+             contains("exchanged_row_and_column_scales"));
+}
+
 TEST_CASE("measure: numbers of an epilogue are found", "[verify]") {
   Around x;
   Product p = x.product;
@@ -224,6 +363,18 @@ TEST_CASE("measure: numbers of an epilogue are found", "[verify]") {
                return 0.375F * (s + 0.5F * x.c[i * 64 + j]) + x.bias[j];
              })),
              contains("C x 0.1875 (right: 0.5): alpha applied to it too"));
+  CHECK_THAT(measured_cause(p, x.stored([&](float s, std::size_t i, std::size_t j) {
+               return 0.5F * (0.375F * s + x.bias[j] + x.c[i * 64 + j]);
+             })),
+             contains("beta applied to it too"));
+  CHECK_THAT(measured_cause(p, x.stored([&](float s, auto, std::size_t j) {
+               return 0.375F * s + x.bias[j] + 0.5F * x.c[j];
+             })),
+             contains("C (measured) read its first row for all rows"));
+  CHECK_THAT(measured_cause(p, x.stored([&](float s, std::size_t i, std::size_t j) {
+               return 0.375F * s + x.bias[j] + 0.5F * x.c[j * 48 + i];
+             })),
+             contains("C (measured) read in the other memory order"));
   Product scaled = x.product;
   scaled.epilogue.column_scales = x.scales;
   CHECK_THAT(measured_cause(scaled, x.stored([&](float s, auto, std::size_t j) {
@@ -234,6 +385,27 @@ TEST_CASE("measure: numbers of an epilogue are found", "[verify]") {
                return s * x.scales[j] * x.scales[j];
              })),
              contains("the scales of columns (measured): the right ones to the power 2"));
+}
+
+TEST_CASE("verify: outputs that are limited, in another format or zero are named", "[verify]") {
+  const RandomProduct random({.output = default_output(FormatId::e4m3fn)},
+                             {.shape = {48, 64, 128}});
+  Product p = random.product;
+  p.epilogue.alpha = 0x1p-6F;
+  const std::vector<float> right = compute(p, 1);
+  const float largest = *std::ranges::max_element(right);
+  const float bound = std::exp2(std::floor(std::log2(largest)) - 1.0F);
+  std::vector<float> wrong = right;
+  for (float& x : wrong) x = std::clamp(x, -bound, bound);
+  CHECK_THAT(measured_cause(p, wrong),
+             contains(fmt::format("clamped_output: limited to -{0} and {0} (measured)", bound)));
+  CHECK_THAT(measured_cause(p, std::vector<float>(right.size(), 0.0F)), contains("zero_output"));
+  const std::vector<std::byte> codes = cast_output(right, default_output(FormatId::e5m2));
+  const VerifyReport report =
+      verify(p, {"got", {ElementType::e4m3fn, {48, 64}, codes}, nullptr}, {.judge_power = false});
+  REQUIRE(report.diagnosis);
+  REQUIRE(!report.diagnosis->causes.empty());
+  CHECK(report.diagnosis->causes[0].name == "e5m2_output");
 }
 
 TEST_CASE("measure: curves in place of an activation are found", "[verify]") {
@@ -256,6 +428,17 @@ TEST_CASE("measure: curves in place of an activation are found", "[verify]") {
                return s > 0 ? small(s) * small(s) : 0.0;
              })),
              contains("relu squared in place of relu"));
+  p.epilogue.activation = Activation::leaky_relu;
+  CHECK_THAT(
+      measured_cause(
+          p, x.stored([&](float s, auto, auto) { return s > 0 ? small(s) : 0.25 * small(s); })),
+      contains("the slope of the activation where its argument is negative (measured): 0.25"));
+  p.epilogue.activation = Activation::silu;
+  CHECK_THAT(measured_cause(p, x.stored([&](float s, auto, auto) {
+               const double once = small(s) * sigmoid(small(s));
+               return once * sigmoid(once);
+             })),
+             contains("silu of silu in place of silu"));
   Product gated = x.product;
   gated.epilogue.alpha = 0x1p-12F;
   gated.epilogue.activation = Activation::swiglu;

@@ -36,7 +36,7 @@ void add_wrong_results(const std::function<std::uint32_t(float)>& cast,
                        std::vector<CastMistake>& mistakes) {
   const auto add = [&](std::string name, std::string text,
                        std::function<std::uint32_t(float)> code) {
-    mistakes.push_back({std::move(name), std::move(text), std::move(code)});
+    mistakes.push_back({std::move(name), std::move(text), std::move(code), true});
   };
   add("negated_output", "every sign is wrong", [=](float x) { return cast(-x); });
   add("relu", "negative results became zero", [=](float x) { return cast(x < 0.0F ? 0.0F : x); });
@@ -148,6 +148,52 @@ std::vector<CastMistake> cast_mistakes(FormatId id, const CastPolicy& policy) {
   return mistakes;
 }
 
+std::vector<CastMistake> rarer_cast_mistakes(FormatId id, const CastPolicy& policy) {
+  const auto cast = cast_as(id, policy);
+  std::vector<CastMistake> mistakes{
+      {"zero_output", "zeros in place of all results", [=](float) { return cast(0.0F); }, true}};
+  if (id == FormatId::f32) return mistakes;
+  mistakes.push_back({"flushed_subnormals",
+                      "results that round to subnormal numbers flushed to zero",
+                      [cast, &f = format(id)](float x) {
+                        const std::uint32_t code = cast(x);
+                        const bool low = unpack(f, code).value_class == ValueClass::subnormal;
+                        return low ? code & f.sign_mask() : code;
+                      }});
+  if (const std::optional<FormatId> other = other_format_of_width(id))
+    for (const CastPolicy& how : {policy, kNvidiaSatfinite, kNvidiaNosat})
+      mistakes.push_back(
+          {fmt::format("{}_output", format(*other).name),
+           fmt::format("encoded as {}, read as {}", format(*other).name, format(id).name),
+           cast_as(*other, how)});
+  return mistakes;
+}
+
+std::optional<CastMistake> clamp_mistake(FormatId id, const CastPolicy& policy,
+                                         std::span<const float> right,
+                                         std::span<const std::uint32_t> got) {
+  constexpr std::ptrdiff_t kFewest = 3;  // results at a bound
+  std::vector<float> values;
+  for (const std::uint32_t code : got)
+    if (const double x = decode(format(id), code); std::isfinite(x))
+      values.push_back(static_cast<float>(x));
+  if (values.empty()) return std::nullopt;
+  const auto [least, most] = std::ranges::minmax(values);
+  const auto [low, high] = std::ranges::minmax(right);
+  const bool below = low < least && std::ranges::count(values, least) >= kFewest;
+  const bool above = high > most && std::ranges::count(values, most) >= kFewest;
+  if ((!below && !above) || least == most) return std::nullopt;
+  const float from = below ? least : -HUGE_VALF;
+  const float to = above ? most : HUGE_VALF;
+  return CastMistake{"clamped_output",
+                     below && above ? fmt::format("limited to {} and {} (measured)", from, to)
+                     : below        ? fmt::format("limited to at least {} (measured)", from)
+                                    : fmt::format("limited to at most {} (measured)", to),
+                     [=, cast = cast_as(id, policy)](float x) {
+                       return cast(std::isnan(x) ? x : std::clamp(x, from, to));
+                     }};
+}
+
 std::vector<OtherQuantization> quantization_mistakes(const Product& product) {
   if (!product.a_original || !product.b_original) return {};
   std::vector<OtherQuantization> mistakes{{"truncated_quantization",
@@ -185,6 +231,14 @@ Diagnosis diagnose_cast(const CastSpec& spec, std::span<const float> x,
   for (const CastMistake& mistake : cast_mistakes(spec.format, spec.policy))
     judge.consider(mistake.name, mistake.text,
                    codes_of([&](std::size_t i) { return mistake.code(scaled(x[i], scale, i)); }));
+  for (const CastMistake& mistake : rarer_cast_mistakes(spec.format, spec.policy))
+    judge.consider(mistake.name, mistake.text,
+                   codes_of([&](std::size_t i) { return mistake.code(scaled(x[i], scale, i)); }));
+  std::vector<float> right(x.size());
+  for (std::size_t i = 0; i < x.size(); ++i) right[i] = scaled(x[i], scale, i);
+  if (const auto clamped = clamp_mistake(spec.format, spec.policy, right, got_codes))
+    judge.consider(clamped->name, clamped->text,
+                   codes_of([&](std::size_t i) { return clamped->code(right[i]); }));
   const bool unit = std::all_of(scale.begin(), scale.end(), [](float s) { return s == 1.0F; });
   if (unit) return judge.finish();
   const auto s = [&](std::size_t i) { return scale[scale.size() == 1 ? 0 : i]; };

@@ -3,6 +3,8 @@
 
 #include <cstdint>
 #include <functional>
+#include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -18,6 +20,7 @@ struct CastMistake {
   std::string name;
   std::string text;
   std::function<std::uint32_t(float)> code;
+  bool of_result = false;  ///< in the number itself: mistakes before the cast may be its reason
 };
 
 /// The right cast.
@@ -25,6 +28,14 @@ std::function<std::uint32_t(float)> cast_as(FormatId to, const CastPolicy& polic
 
 /// Known mistakes in casts, the more specific ones first.
 std::vector<CastMistake> cast_mistakes(FormatId id, const CastPolicy& policy);
+
+/// Those that are rarer, or what other mistakes come to.
+std::vector<CastMistake> rarer_cast_mistakes(FormatId id, const CastPolicy& policy);
+
+/// Results limited to the smallest or largest ones that are there, where right ones go beyond.
+std::optional<CastMistake> clamp_mistake(FormatId id, const CastPolicy& policy,
+                                         std::span<const float> right,
+                                         std::span<const std::uint32_t> got);
 
 /// Another cast of the floats that a recipe quantizes.
 struct OtherQuantization {

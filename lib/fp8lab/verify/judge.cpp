@@ -97,7 +97,11 @@ bool Judge::keep(Cause cause, std::uint64_t mismatches) {
   const bool enough = cause.explained > 0 &&
                       share(cause.explained, kExplainedShare, mismatches) >= 0.0 &&
                       share(cause.contradicted, contradicted, diagnosis_.right) <= 0.0;
-  if (enough) diagnosis_.causes.push_back(std::move(cause));
+  const bool again = std::ranges::any_of(diagnosis_.causes, [&](const Cause& known) {
+    return known.name == cause.name && known.explained == cause.explained &&
+           known.contradicted == cause.contradicted;
+  });
+  if (enough && !again) diagnosis_.causes.push_back(std::move(cause));
   return enough;
 }
 

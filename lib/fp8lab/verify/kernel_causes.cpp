@@ -5,6 +5,9 @@
 #include <algorithm>
 #include <utility>
 
+#include "fp8lab/gemm/scaling.hpp"
+#include "fp8lab/product/partial_sums.hpp"
+#include "fp8lab/product/split_k.hpp"
 #include "fp8lab/tensors/codes.hpp"
 
 namespace fp8lab {
@@ -17,6 +20,7 @@ class Mistakes {
 
   std::vector<KernelMistake> all() && {
     tensor_scales();
+    scales_of_rounded_sums();
     if (split_.parts > 1) splits();
     if (!e_.empty()) {
       factors();
@@ -57,6 +61,23 @@ class Mistakes {
     each("doubled", "tensor scale applied twice", [](float scale) { return scale * scale; });
   }
 
+  /// Scales of rows or of the whole, applied to a sum that was stored in 16 bits.
+  void scales_of_rounded_sums() {
+    const bool any = !problem_.a_scales.empty() || !problem_.b_scales.empty();
+    if (!any || applies_scales(problem_) || scaled_in_blocks(problem_) || split_.parts > 1) return;
+    for (const FormatId id : {FormatId::bf16, FormatId::f16})
+      mistakes_.push_back({fmt::format("{}_before_scales", format(id).name),
+                           fmt::format("the sum rounded to {} before its scales", format(id).name),
+                           [id](const Product& right) {
+                             Product plain = right;
+                             plain.epilogue = {};
+                             drop_outer_scales(plain);
+                             std::vector<float> sums = rounded(compute_sums(plain, 1), id);
+                             scale_sums(right.problem, sums);
+                             return std::optional(finish(right, std::move(sums)));
+                           }});
+  }
+
   void add_levels(std::string name, std::string text, float (*a)(float), float (*b)(float)) {
     mistakes_.push_back({std::move(name), std::move(text), [a, b](const Product& right) {
                            Product wrong = right;
@@ -84,6 +105,18 @@ class Mistakes {
       add_split(fmt::format("split_order_{}", to_string(order)),
                 fmt::format("the parts of K added in the order {}", to_string(order)), other);
     }
+    for (const FormatId id : {FormatId::bf16, FormatId::f16})
+      mistakes_.push_back(
+          {fmt::format("{}_split_parts", format(id).name),
+           fmt::format("the parts of K rounded to {} before they are added", format(id).name),
+           [id](const Product& right) {
+             std::vector<std::vector<float>> parts;
+             for (const Product& part : split_parts(right))
+               parts.push_back(rounded(compute_sums(part, 1), id));
+             std::vector<float> sums = add_up(std::move(parts), right.split.order);
+             scale_sums(right.problem, sums);
+             return std::optional(finish(right, std::move(sums)));
+           }});
     for (const SplitCut cut : {SplitCut::contiguous, SplitCut::modulo}) {
       SplitK other = split_;
       other.cut = cut;
@@ -95,6 +128,19 @@ class Mistakes {
   void factors() {
     if (!e_.bias.empty())
       add("missing_bias", "the bias left out", [](Epilogue& e) { e.bias = {}; });
+    for (const FormatId id : {FormatId::bf16, FormatId::f16})
+      if (!e_.bias.empty())
+        mistakes_.push_back(
+            {fmt::format("{}_bias", format(id).name),
+             fmt::format("the bias rounded to {}", format(id).name), [id](const Product& right) {
+               const std::vector<float> bias =
+                   rounded({right.epilogue.bias.begin(), right.epilogue.bias.end()}, id);
+               if (std::ranges::equal(bias, right.epilogue.bias))
+                 return std::optional<std::vector<float>>{};
+               Product wrong = right;
+               wrong.epilogue.bias = bias;
+               return std::optional(compute(wrong, 1));
+             }});
     if (!e_.row_scales.empty())
       add("missing_row_scales", "the scales of rows left out",
           [](Epilogue& e) { e.row_scales = {}; });

@@ -27,7 +27,11 @@ struct MeasuredMistake {
   /// Values that the kernel reads in codes; null where they are read as they are.
   CodeValue a{};
   CodeValue b{};
+  /// What was added to the right sums of sampled outputs; null for nothing.
+  std::function<std::vector<double>(const Sample&)> added{};
   bool rough = false;  ///< some of its numbers are measured, not read: FP64 sums may judge it
+  double error = 0.0;  ///< of these numbers' sums, relative to the magnitudes of their terms
+  bool last = false;   ///< says little: only where no other explains the output
 };
 
 /// What is measured, and of what.
@@ -44,12 +48,13 @@ struct Measurement {
   std::vector<std::string> lines;         ///< measured figures, for a reader
 };
 
-/// Measures scales, terms and codes, in this order, until something is found. Products with a gated
-/// activation, or with one that hides the sum, are not measured.
-Measurement measure(const MeasuredPart& part);
+// Products with a gated activation, or with one that hides the sum, are not measured.
 
 /// The scales that the kernel used for each row and tile of one operand.
 void measure_scales(const MeasuredPart& part, Measurement& result);
+/// The scales of both operands where both are wrong: of other tiles of K, or one of them with a
+/// known mistake.
+void measure_both_scales(const MeasuredPart& part, Measurement& result);
 /// The terms and blocks of K that it summed, and from where it read them.
 void measure_terms(const MeasuredPart& part, Measurement& result);
 /// The values that it read in the codes of one operand.

@@ -18,6 +18,7 @@ namespace {
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
 
 constexpr double kCodeErrors = 6.0;
+constexpr double kNear = 3e-3;  // relative: no other code is so near
 
 /// The measured values of codes of one operand.
 struct CodeTable {
@@ -87,6 +88,17 @@ class CodeValues {
     return table;
   }
 
+  /// 0, or a number of few significant bits, where one is near enough to a measured one.
+  static double short_number(double x, double near_it) {
+    if (std::abs(x) <= 2.0 * near_it) return 0.0;
+    for (int bits = 0; bits <= 4; ++bits) {
+      const double step = std::ldexp(1.0, std::ilogb(x) - bits);
+      const double nearest = std::round(x / step) * step;
+      if (std::abs(nearest - x) <= near_it) return nearest;
+    }
+    return x;
+  }
+
   /// Whether all values are the right ones times one number: that is a scale, not a table.
   static bool is_factor(const Format& f, const CodeTable& table) {
     double least = kInfinity;
@@ -108,7 +120,8 @@ class CodeValues {
       const double right = decode(f, code);
       const double off = kCodeErrors * table.errors.at(code) + 1e-6 * std::abs(value);
       if (!std::isfinite(off)) continue;
-      if (!std::isfinite(right) || std::abs(value - right) > off) other[code] = value;
+      if (!std::isfinite(right) || std::abs(value - right) > 2.0 * off + kNear * std::abs(right))
+        other[code] = short_number(value, off);
     }
     if (other.empty() || is_factor(f, table)) return;
     const char letter = side == Side::a ? 'A' : 'B';
@@ -139,16 +152,6 @@ class CodeValues {
 
 void measure_codes(const MeasuredPart& part, Measurement& result) {
   CodeValues(part).measure(result);
-}
-
-Measurement measure(const MeasuredPart& part) {
-  Measurement result;
-  if (part.product.epilogue.gated() || part.product.problem.a.k == 0) return result;
-  for (const auto& stage : {measure_scales, measure_terms, measure_codes}) {
-    stage(part, result);
-    if (!result.mistakes.empty()) break;
-  }
-  return result;
 }
 
 }  // namespace fp8lab

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <functional>
 #include <map>
 #include <numbers>
 #include <optional>
@@ -21,6 +22,11 @@ constexpr int kMostSteps = 25;
 constexpr double kNumberErrors = 6.0;
 
 double sigmoid(double x) { return 1.0 / (1.0 + std::exp(-x)); }
+double gelu(double x) { return 0.5 * x * std::erfc(-x / std::numbers::sqrt2); }
+double gelu_tanh(double x) {
+  return x * sigmoid(2.0 * std::sqrt(2.0 * std::numbers::inv_pi) * (x + 0.044715 * x * x * x));
+}
+double silu(double x) { return x * sigmoid(x); }
 
 /// A curve that a kernel may apply.
 struct Curve {
@@ -30,22 +36,22 @@ struct Curve {
   bool free_after = !homogeneous;  ///< a factor behind it is not one before it
 };
 
-constexpr std::array<Curve, 12> kCurves{{
+constexpr std::array<Curve, 16> kCurves{{
     {"no activation", [](double x) { return x; }, true},
     {"relu", [](double x) { return std::max(x, 0.0); }, true},
-    {"gelu", [](double x) { return 0.5 * x * std::erfc(-x / std::numbers::sqrt2); }, false},
-    {"gelu_tanh",
-     [](double x) {
-       return x * sigmoid(2.0 * std::sqrt(2.0 * std::numbers::inv_pi) * (x + 0.044715 * x * x * x));
-     },
-     false},
+    {"gelu", gelu, false},
+    {"gelu_tanh", gelu_tanh, false},
     {"gelu by x sigmoid(1.702 x)", [](double x) { return x * sigmoid(1.702 * x); }, false},
-    {"silu", [](double x) { return x * sigmoid(x); }, false},
+    {"silu", silu, false},
+    {"gelu of gelu", [](double x) { return gelu(gelu(x)); }, false},
+    {"gelu_tanh of gelu_tanh", [](double x) { return gelu_tanh(gelu_tanh(x)); }, false},
+    {"silu of silu", [](double x) { return silu(silu(x)); }, false},
     {"sigmoid", sigmoid, false},
     {"tanh", [](double x) { return std::tanh(x); }, false},
     {"relu squared", [](double x) { return x > 0.0 ? x * x : 0.0; }, false, false},
     {"relu of 6", [](double x) { return std::clamp(x, 0.0, 6.0); }, false},
     {"relu of 7", [](double x) { return std::clamp(x, 0.0, 7.0); }, false},
+    {"the smaller of it and 0", [](double x) { return std::min(x, 0.0); }, true},
     {"the absolute value", [](double x) { return std::abs(x); }, true},
 }};
 
@@ -82,7 +88,9 @@ class EpilogueFit {
         sample_(sample),
         p_(sampled),
         e_(sampled.epilogue),
-        judge_(judge) {
+        judge_(judge),
+        whole_rows_(product.rows()),
+        whole_columns_(product.columns()) {
     const std::vector<float> sums = compute_sums(sampled, threads);
     const Format& f = format(sampled.output.format);
     const std::int64_t n = sampled.columns();
@@ -110,6 +118,8 @@ class EpilogueFit {
     choose_points();
     if (few_.size() < 32) return;
     vectors(lines);
+    if (!judge_.any_cause()) places_of_c();
+    if (!judge_.any_cause()) slope_of_negative_side();
     if (judge_.any_cause()) return;
     std::vector<std::pair<const Curve*, NumbersFit>> fits;
     for (const Curve& curve : kCurves)
@@ -252,8 +262,8 @@ class EpilogueFit {
     const double after = right_[kAfter];
     std::vector<double> known{0.0, 1.0, -1.0, 2.0, 0.5, 3.0};
     for (const double x : {alpha, beta, after})
-      for (const double y : {1.0, alpha, beta, after})
-        for (const double number : {x * y, x / y, y / x, 1.0 / x})
+      for (const double y : {1.0, alpha, beta, after, after * after})
+        for (const double number : {x * y, x / y, y / x, 1.0 / x, -x})
           if (std::isfinite(number)) known.push_back(number);
     if (!curve.homogeneous)
       for (const double number : std::vector<double>(known)) known.push_back(number * after);
@@ -326,7 +336,13 @@ class EpilogueFit {
     const double alpha = right_[kSum];
     const auto same = [&](double x) { return std::abs(is - x) <= 1e-9 * std::abs(x); };
     if (is == 0.0) return ": left out";
+    const double beta = right_[kC];
+    const double after = right_[kAfter];
     if (of == kBias && alpha != 1.0 && same(right * alpha)) return ": alpha applied to it too";
+    if ((of == kBias || of == kSum) && e_.c != nullptr && beta != 1.0 && same(right * beta))
+      return ": beta applied to it too";
+    if (after != 1.0 && same(right * after)) return ": the output's scale applied twice";
+    if (after != 1.0 && same(right / after)) return ": the output's scale not applied";
     if (of == kC && alpha != 1.0 && same(right * alpha)) return ": alpha applied to it too";
     if (of == kSum && alpha != 1.0 && same(right / alpha)) return ": alpha not applied";
     if (of == kSum && alpha != 1.0 && same(right * alpha)) return ": alpha applied twice";
@@ -338,6 +354,11 @@ class EpilogueFit {
   }
 
   void consider(const Curve& curve, const Numbers& n, const std::string& text) {
+    consider(curve, n, is_right_curve(curve) ? "epilogue_factors" : "epilogue_activation",
+             "epilogue (measured): " + text);
+  }
+  void consider(const Curve& curve, const Numbers& n, const std::string& name,
+                const std::string& text) {
     std::vector<double> values;
     std::vector<double> sizes;
     for (const Point& point : points_) {
@@ -346,8 +367,7 @@ class EpilogueFit {
                       std::abs(n[kAfter] * n[kBias] * point.bias) +
                       std::abs(n[kAfter] * n[kC] * point.c));
     }
-    judge_.consider_in_fp64(is_right_curve(curve) ? "epilogue_factors" : "epilogue_activation",
-                            "epilogue (measured): " + text, values, tolerances(values, sizes));
+    judge_.consider_in_fp64(name, text, values, tolerances(values, sizes));
   }
   [[nodiscard]] std::vector<double> tolerances(const std::vector<double>& values,
                                                const std::vector<double>& sizes) const {
@@ -359,6 +379,81 @@ class EpilogueFit {
           std::ldexp(kSteps * sizes[i], -24) +
           std::max(std::ldexp(std::abs(values[i]), -f.mantissa_bits), f.min_subnormal()));
     return result;
+  }
+
+  /// C read from other places: as if it were transposed, one row or column of it for all, the
+  /// next or the previous row.
+  void places_of_c() {
+    const float* c = whole_.c;
+    if (c == nullptr || e_.activation != Activation::none) return;
+    const std::int64_t m = whole_rows_;
+    const std::int64_t n = whole_columns_;
+    struct Place {
+      std::string text;
+      std::function<std::int64_t(std::int64_t row, std::int64_t column)> at;
+    };
+    std::vector<Place> places{
+        {"in the other memory order", [=](auto i, auto j) { return j * m + i; }},
+        {"transposed", [=](auto i, auto j) { return i < n && j < m ? j * n + i : -1; }},
+        {"its first row for all rows", [=](auto, auto j) { return j; }},
+        {"its first column for all columns", [=](auto i, auto) { return i * n; }},
+        {"of the next row", [=](auto i, auto j) { return (i + 1) * n + j; }},
+        {"of the previous row", [=](auto i, auto j) { return (i - 1) * n + j; }},
+        {"of the next column", [=](auto i, auto j) { return i * n + j + 1; }},
+        {"of the previous column", [=](auto i, auto j) { return i * n + j - 1; }},
+    };
+    for (const std::int64_t stride : {n - 8, n + 8, n - 1, n + 1, (n + 15) / 16 * 16,
+                                      (n + 63) / 64 * 64, (n + 127) / 128 * 128, m})
+      if (stride > 0 && stride != n)
+        places.push_back({fmt::format("as if its rows had {} elements", stride),
+                          [=](auto i, auto j) { return i * stride + j; }});
+    const auto width = sample_.columns.size();
+    for (const Place& place : places) {
+      const std::vector<Point> right = points_;
+      for (std::size_t i = 0; i < points_.size(); ++i) {
+        const std::int64_t at = place.at(sample_.rows[i / width], sample_.columns[i % width]);
+        points_[i].c = at < 0 || at >= m * n ? 0.0 : static_cast<double>(c[at]);
+      }
+      consider(kCurves[0], right_of(kCurves[0]), "c_from_other_places",
+               fmt::format("C (measured) read {}", place.text));
+      points_ = right;
+      if (judge_.any_cause()) return;
+    }
+  }
+
+  /// The slope of a leaky ReLU, from what stands where the activation's argument is negative.
+  void slope_of_negative_side() {
+    if (e_.activation != Activation::leaky_relu && e_.activation != Activation::relu) return;
+    std::vector<double> slopes;
+    for (const Point& point : points_)
+      if (const double v = inner(right_, point); v < 0.0 && std::isfinite(point.got))
+        slopes.push_back(point.got / (right_[kAfter] * v));
+    if (slopes.size() < 16) return;
+    std::ranges::nth_element(slopes, slopes.begin() + std::ssize(slopes) / 2);
+    const double slope = short_slope(slopes[slopes.size() / 2]);
+    std::vector<double> values;
+    std::vector<double> sizes;
+    for (const Point& point : points_) {
+      const double v = inner(right_, point);
+      values.push_back(right_[kAfter] * (v < 0.0 ? slope * v : v));
+      sizes.push_back(std::abs(right_[kAfter] * v) +
+                      std::abs(right_[kAfter] * right_[kBias] * point.bias));
+    }
+    judge_.consider_in_fp64(
+        "activation_slope",
+        fmt::format("the slope of the activation where its argument is negative (measured): {}",
+                    measured_text(slope)),
+        values, tolerances(values, sizes));
+  }
+  /// A number of three digits that is within 1 % of a measured one.
+  static double short_slope(double x) {
+    if (std::abs(x) < 1e-6) return 0.0;
+    for (const double digits : {1.0, 2.0, 3.0}) {
+      const double step = std::pow(10.0, std::floor(std::log10(std::abs(x))) + 1.0 - digits);
+      if (std::abs(std::round(x / step) * step - x) <= 0.01 * std::abs(x))
+        return std::round(x / step) * step;
+    }
+    return x;
   }
 
   /// A vector over the columns or rows that is read in a wrong order: measured line by line, where
@@ -441,8 +536,21 @@ class EpilogueFit {
     return found;
   }
 
-  /// Which element of the bias stands in each line.
+  /// Which element of the bias stands in each line: by a rule of tiles, or one by one.
   void match_bias(bool columns, const std::vector<double>& added, double reach) {
+    const std::vector<std::int64_t>& own = columns ? sample_.columns : sample_.rows;
+    for (std::int64_t n = 8; n < std::ssize(whole_.bias); n *= 2) {
+      std::vector<std::int64_t> source;
+      for (const std::int64_t at : own) source.push_back(at % n);
+      bool holds = columns;
+      for (std::size_t line = 0; line < added.size() && holds; ++line)
+        holds = std::abs(bias_at(source[line]) - added[line]) <= 2.0 * reach;
+      if (!holds) continue;
+      changed_points(columns, "bias_of_other_column",
+                     fmt::format("the bias (measured): column i has that of column i mod {}", n),
+                     [&](Point& point, std::size_t line) { point.bias = bias_at(source[line]); });
+      if (judge_.any_cause()) return;
+    }
     const Matches found = nearest(columns, added, whole_.bias);
     if (found.worst > reach || (columns && found.from == found.to)) return;
     const PositionRule rule =
@@ -457,6 +565,9 @@ class EpilogueFit {
         change);
   }
 
+  [[nodiscard]] double bias_at(std::int64_t column) const {
+    return static_cast<double>(whole_.bias[static_cast<std::size_t>(column)]);
+  }
   /// Considers the right epilogue of points that `change(point, line)` changes.
   template <typename Change>
   void changed_points(bool columns, const std::string& name, const std::string& text,
@@ -544,6 +655,8 @@ class EpilogueFit {
   const Product& p_;
   const Epilogue& e_;
   Judge& judge_;
+  std::int64_t whole_rows_;
+  std::int64_t whole_columns_;
   std::vector<Point> points_;
   std::vector<Point> few_;
   Numbers right_{};

@@ -6,13 +6,16 @@
 #include <algorithm>
 #include <cmath>
 #include <map>
+#include <memory>
 #include <set>
 #include <utility>
 
 #include "fp8lab/core/ceil_divide.hpp"
 #include "fp8lab/gemm/scaling.hpp"
 #include "fp8lab/product/scale_variants.hpp"
+#include "fp8lab/verify/attempt.hpp"
 #include "fp8lab/verify/measure.hpp"
+#include "fp8lab/verify/scale_mistakes.hpp"
 
 namespace fp8lab {
 namespace {
@@ -22,7 +25,8 @@ constexpr std::int64_t kMostOthers = 512;   // and at most
 constexpr std::int64_t kMostRows = 16;      // rows of a wide fit
 constexpr double kScaleErrors = 8.0;        // standard errors that a number may be off
 constexpr double kScaleRelative = 1e-3;     // and a share of itself; the judge decides by bits
-constexpr double kMatching = 0.995;         // of the measured scales that a reading must give
+constexpr double kMatching = 0.99;          // of the measured scales that a reading must give
+constexpr double kMatchingLine = 0.9;       // of those of one row or tile
 
 /// Measured scales of sampled rows of an operand and tiles of `block` terms.
 struct MeasuredTable {
@@ -69,13 +73,15 @@ using Reading = std::function<std::int64_t(std::int64_t row, std::int64_t tile)>
 
 class OneOperand {
  public:
-  OneOperand(const MeasuredPart& part, Side side)
+  /// `right`: the product that was asked for, where the part's has a mistake in the other operand.
+  OneOperand(const MeasuredPart& part, Side side, const Product& right)
       : part_(part),
         side_(side),
         p_(part.product.problem),
         scales_(side == Side::a ? p_.a_scales : p_.b_scales),
         grid_(scales_, side == Side::a ? p_.a : p_.b),
-        other_(side == Side::a ? p_.b_scales : p_.a_scales, side == Side::a ? p_.b : p_.a) {}
+        others_(side == Side::a ? right.problem.b_scales : right.problem.a_scales),
+        other_(others_, side == Side::a ? p_.b : p_.a) {}
 
   /// Whether the output is linear in this operand's scales; tries narrower tiles than the right
   /// ones where it is not.
@@ -100,7 +106,9 @@ class OneOperand {
     memory_orders(result);
     other_operand(result);
     functions(result);
+    values_of_codes(result);
     anywhere(result);
+    nowhere(result);
     table_lines(result);
   }
 
@@ -215,12 +223,34 @@ class OneOperand {
     std::size_t all = 0;
     for (std::size_t i = 0; i < table_.rows.size(); ++i)
       for (std::int64_t t = 0; t < table_.tiles(); ++t) {
-        const std::int64_t at = reading(table_.rows[i], t);
         ++all;
-        known += at != kOutside ? 1 : 0;
-        if (counts(i, t) && !near_reading(i, t, at)) return false;
+        known += reading(table_.rows[i], t) != kOutside ? 1 : 0;
       }
-    return 4 * known > 3 * all;
+    return 4 * known > 3 * all && matches([&](std::size_t i, std::int64_t t) {
+             const std::int64_t at = reading(table_.rows[i], t);
+             return at == kOutside ? value(i, t) : grid_.at(at);
+           });
+  }
+  /// The candidate whose scales most entries of a line have, if nearly all have them; the first
+  /// one of several. `same(candidate, n)`: whether entry n does, or nothing if it does not count.
+  template <typename Same>
+  [[nodiscard]] static std::optional<std::int64_t> source_of_line(
+      const std::vector<std::int64_t>& candidates, std::int64_t entries, const Same& same) {
+    std::optional<std::int64_t> best;
+    double most = kMatchingLine;
+    for (const std::int64_t candidate : candidates) {
+      double all = 0.0;
+      double alike = 0.0;
+      for (std::int64_t n = 0; n < entries; ++n) {
+        const std::optional<bool> one = same(candidate, n);
+        all += one ? 1.0 : 0.0;
+        alike += one && *one ? 1.0 : 0.0;
+      }
+      const double share = all == 0.0 ? 1.0 : alike / all;
+      if (share == 1.0) return candidate;
+      if (share > most) best = candidate, most = share;
+    }
+    return best;
   }
   /// Positions outside of the grid may hold anything.
   [[nodiscard]] bool near_reading(std::size_t i, std::int64_t t, std::int64_t at) const {
@@ -277,16 +307,14 @@ class OneOperand {
         if (column >= 0 && column < grid_.shape().columns) candidates.push_back(column);
     candidates.push_back(kNoScale);
     candidates.push_back(ScalesInMemory::kZeroScale);
-    for (const std::int64_t column : candidates) {
-      bool all = true;
-      for (std::size_t i = 0; i < table_.rows.size() && all; ++i) {
-        if (!counts(i, t)) continue;
-        const std::int64_t at = column < 0 ? column : grid_.right(table_.rows[i], 0) + column;
-        all = near(i, t, grid_.at(at));
-      }
-      if (all) return column;
-    }
-    return std::nullopt;
+    return source_of_line(
+        candidates, std::ssize(table_.rows),
+        [&](std::int64_t column, std::int64_t n) -> std::optional<bool> {
+          const auto i = static_cast<std::size_t>(n);
+          if (!counts(i, t)) return std::nullopt;
+          return near(i, t,
+                      grid_.at(column < 0 ? column : grid_.right(table_.rows[i], 0) + column));
+        });
   }
   [[nodiscard]] std::string tiles_text(std::span<const std::int64_t> to) const {
     std::vector<std::int64_t> own;
@@ -358,18 +386,17 @@ class OneOperand {
   [[nodiscard]] std::optional<std::int64_t> source_of_row(std::size_t i) const {
     const std::int64_t rows = grid_.shape().rows;
     const std::int64_t own = table_.rows[i] / grid_.shape().row_block;
+    std::vector<std::int64_t> candidates;
     for (std::int64_t by = 0; by < rows; ++by)
-      for (const std::int64_t row : {own + by, own - by}) {
-        if (row < 0 || row >= rows) continue;
-        bool all = true;
-        for (std::int64_t t = 0; t < table_.tiles() && all; ++t) {
-          const std::int64_t at =
-              row * grid_.shape().columns + t * table_.block / grid_.shape().k_block;
-          all = !counts(i, t) || near(i, t, grid_.at(at));
-        }
-        if (all) return row;
-      }
-    return std::nullopt;
+      for (const std::int64_t row : {own + by, own - by})
+        if (row >= 0 && row < rows) candidates.push_back(row);
+    return source_of_line(
+        candidates, table_.tiles(), [&](std::int64_t row, std::int64_t t) -> std::optional<bool> {
+          if (!counts(i, t)) return std::nullopt;
+          return near(
+              i, t,
+              grid_.at(row * grid_.shape().columns + t * table_.block / grid_.shape().k_block));
+        });
   }
   /// An order of a grid in memory: row-major or column-major, its lines padded.
   struct Order {
@@ -443,7 +470,7 @@ class OneOperand {
     int off = 0;
     for (std::size_t i = 0; i < table_.rows.size(); i += 1 + table_.rows.size() / 6)
       for (std::int64_t t = 0; t < table_.tiles(); t += 1 + table_.tiles() / 4)
-        if (counts(i, t) && !near_reading(i, t, reading(table_.rows[i], t)) && ++off > 0)
+        if (counts(i, t) && !near_reading(i, t, reading(table_.rows[i], t)) && ++off > 2)
           return false;
     return true;
   }
@@ -451,22 +478,27 @@ class OneOperand {
   /// The other operand's scales in place of its own.
   void other_operand(Measurement& result) const {
     const bool of_a = side_ == Side::a;
-    const InverseScales& scales = of_a ? p_.b_scales : p_.a_scales;
-    if (scales_.empty() || scales.empty()) return;
+    if (scales_.empty() || others_.empty()) return;
     const auto position = [other = other_](std::int64_t row, std::int64_t k) {
       return std::min(row / other.shape().row_block, other.shape().rows - 1) *
                  other.shape().columns +
              k / other.shape().k_block;
     };
-    if (!matches([&](std::size_t i, std::int64_t t) {
-          return other_.at(position(table_.rows[i], t * table_.block));
-        }))
-      return;
-    add(result, fmt::format("scale_{}_of_other_operand", letter_),
-        fmt::format("{} (measured): the scales of {} in its place", of_, of_a ? "B" : "A"),
-        [other = other_, position, block = table_.block](std::int64_t row, std::int64_t tile) {
-          return static_cast<float>(other.at(position(row, tile * block)));
-        });
+    for (const bool both : {false, true}) {
+      const auto scale = [=, grid = grid_, other = other_, block = table_.block](
+                             std::int64_t row, std::int64_t tile) {
+        return other.at(position(row, tile * block)) *
+               (both ? grid.at(grid.right(row, tile * block)) : 1.0);
+      };
+      if (!matches([&](std::size_t i, std::int64_t t) { return scale(table_.rows[i], t); }))
+        continue;
+      add(result, fmt::format("scale_{}_{}other_operand", letter_, both ? "times_" : "of_"),
+          fmt::format("{} (measured): {} the scales of {}", of_,
+                      both ? "multiplied by" : "in its place", of_a ? "B" : "A"),
+          [scale](std::int64_t row, std::int64_t tile) {
+            return static_cast<float>(scale(row, tile));
+          });
+    }
   }
 
   /// A number times the right scale: one for all, one for each tile or one for each row.
@@ -561,7 +593,7 @@ class OneOperand {
 
   /// Every measured scale stands somewhere in the tensor, without a rule.
   void anywhere(Measurement& result) const {
-    if (!result.mistakes.empty() || scales_.empty() || grid_.count() < 4) return;
+    if (scales_.empty() || grid_.count() < 4) return;
     std::vector<std::pair<double, std::int64_t>> sorted;
     for (std::int64_t at = 0; at < grid_.count(); ++at) sorted.emplace_back(grid_.at(at), at);
     std::ranges::sort(sorted);
@@ -597,7 +629,113 @@ class OneOperand {
           return at == found.end() ? grid.right(row, tile * block) : at->second;
         });
     // Of scales that are nearly equal the wrong one may have been taken.
-    result.mistakes.back().rough = true;
+    result.mistakes.back().rough = result.mistakes.back().last = true;
+  }
+
+  /// Another number for each right one: the table by which the kernel reads the codes of scales.
+  void values_of_codes(Measurement& result) const {
+    if (scales_.empty() || is_one_factor()) return;
+    struct Sum {
+      double of = 0.0;
+      double weights = 0.0;
+    };
+    std::map<double, Sum> sums;
+    std::set<std::int64_t> cells;
+    for (std::size_t i = 0; i < table_.rows.size(); ++i)
+      for (std::int64_t t = 0; t < table_.tiles(); ++t) {
+        if (!std::isfinite(tolerance(i, t))) continue;
+        Sum& sum = sums[right_value(i, t)];
+        const double weight = 1.0 / std::max(std::pow(tolerance(i, t), 2.0), 1e-300);
+        sum.of += weight * value(i, t);
+        sum.weights += weight;
+        cells.insert(grid_.right(table_.rows[i], t * table_.block));
+      }
+    if (2 * sums.size() > cells.size()) return;  // each stands in several places
+    std::map<double, double> reads;
+    bool measured = false;  // not read: no number of few bits is near
+    for (const auto& [right, sum] : sums) {
+      const double mean = sum.of / sum.weights;
+      reads[right] = short_number(mean, 1.0 / std::sqrt(sum.weights));
+      measured = measured || reads[right] == mean;
+    }
+    const auto read = [reads](double right) {
+      const auto found = reads.find(right);
+      return found == reads.end() ? right : found->second;
+    };
+    if (!matches([&](std::size_t i, std::int64_t t) { return read(right_value(i, t)); })) return;
+    std::string text;
+    int listed = 0;
+    for (const auto& [right, is] : reads)
+      if (is != right && listed++ < 4)
+        text += fmt::format("{}{} for {}", listed == 1 ? "" : ", ", measured_text(is),
+                            measured_text(right));
+    add(result, fmt::format("scale_codes_read_otherwise_{}", letter_),
+        fmt::format("{} (measured) is another number for each code: {}{}", of_, text,
+                    listed > 4 ? " ..." : ""),
+        [grid = grid_, read, block = table_.block](std::int64_t row, std::int64_t tile) {
+          return static_cast<float>(read(grid.at(grid.right(row, tile * block))));
+        });
+    result.mistakes.back().rough = measured;
+    result.mistakes.back().error = measured ? relative_error() : 0.0;
+  }
+  /// The number of few significant bits, first of a code of UE4M3, that is near a measured one.
+  [[nodiscard]] static double short_number(double x, double tolerance) {
+    if (x == 0.0 || !std::isfinite(x)) return x;
+    for (int bits = 3; bits <= 7; ++bits) {
+      const double step = std::ldexp(1.0, std::ilogb(x) - bits);
+      const double nearest = std::round(x / step) * step;
+      if (std::abs(nearest - x) <= tolerance) return nearest;
+    }
+    return x;
+  }
+
+  /// Whether all scales are the right ones times one number: that is seen in the outputs, too.
+  [[nodiscard]] bool is_one_factor() const {
+    std::vector<double> ratios;
+    for (std::size_t i = 0; i < table_.rows.size(); ++i)
+      for (std::int64_t t = 0; t < table_.tiles(); ++t)
+        if (counts(i, t)) ratios.push_back(value(i, t) / right_value(i, t));
+    if (ratios.empty()) return false;
+    std::ranges::nth_element(ratios, ratios.begin() + std::ssize(ratios) / 2);
+    const double factor = ratios[ratios.size() / 2];
+    return matches([&](std::size_t i, std::int64_t t) { return factor * right_value(i, t); });
+  }
+
+  /// Numbers that no reading of the tensor gives, in most places.
+  void nowhere(Measurement& result) const {
+    if (scales_.empty()) return;
+    std::size_t all = 0;
+    std::size_t other = 0;
+    for (std::size_t i = 0; i < table_.rows.size(); ++i)
+      for (std::int64_t t = 0; t < table_.tiles(); ++t) {
+        if (!counts(i, t)) continue;
+        ++all;
+        other += near(i, t, right_value(i, t)) || near(i, t, 0.0) ? 0 : 1;
+      }
+    if (other < 8 || 4 * other < 3 * all) return;
+    if (is_one_factor()) return;
+    add(result, fmt::format("scale_{}_not_of_its_tensor", letter_),
+        fmt::format("{} (measured): numbers that are not the tensor's in any order: of another "
+                    "tensor, computed otherwise, or not initialised",
+                    of_),
+        [grid = grid_, table = table_](std::int64_t row, std::int64_t tile) {
+          const auto line = std::ranges::find(table.rows, row) - table.rows.begin();
+          return static_cast<float>(line == std::ssize(table.rows)
+                                        ? grid.at(grid.right(row, tile * table.block))
+                                        : table.values(line, tile));
+        });
+    result.mistakes.back().rough = result.mistakes.back().last = true;
+    result.mistakes.back().error = relative_error();
+  }
+  /// How far sums under measured scales are off, relative to the magnitudes of their terms.
+  [[nodiscard]] double relative_error() const {
+    std::vector<double> errors;
+    for (std::size_t i = 0; i < table_.rows.size(); ++i)
+      for (std::int64_t t = 0; t < table_.tiles(); ++t)
+        if (counts(i, t)) errors.push_back(tolerance(i, t) / std::abs(value(i, t)));
+    if (errors.empty()) return 0.0;
+    std::ranges::nth_element(errors, errors.begin() + std::ssize(errors) / 2);
+    return errors[errors.size() / 2] / std::sqrt(static_cast<double>(p_.a.k));
   }
 
   void table_lines(Measurement& result) const {
@@ -618,10 +756,226 @@ class OneOperand {
   const GemmProblem& p_;
   const InverseScales& scales_;
   ScalesInMemory grid_;
+  const InverseScales& others_;
   ScalesInMemory other_;
   MeasuredTable table_;
   std::string letter_;
   std::string of_;
+};
+
+/// Scales of both operands that are wrong in the same tiles of K.
+class BothOperands {
+ public:
+  explicit BothOperands(const MeasuredPart& part)
+      : part_(part),
+        block_(common_scale_block(part.product.problem)),
+        view_(part.product, part.got,
+              {some(part.area.rows, kLines), some(part.area.columns, kLines)}, part.threads),
+        tiles_(ceil_divide(view_.k(), block_)) {}
+
+  /// The pair of tiles whose scales each tile has: the one that leaves least, tile by tile, until
+  /// nothing changes.
+  void measure(Measurement& result) {
+    if (tiles_ < 2 || tiles_ > kMostTiles || !(view_.rms() > 0.0)) return;
+    set_up();
+    for (int pass = 0; pass < kPasses; ++pass) {
+      bool changed = false;
+      for (std::int64_t t = 0; t < tiles_; ++t) changed |= choose(t);
+      if (!changed) break;
+    }
+    const double square = left_.squaredNorm() / static_cast<double>(left_.size());
+    if (of_a_ == own_ || of_b_ == own_ || !view_.fits(std::sqrt(square) / 4.0)) return;
+    const auto text = [&](const std::vector<std::int64_t>& to) {
+      return rule_of(own_, to, tiles_).text;
+    };
+    result.mistakes.push_back(
+        {of_a_ == of_b_ ? "scale_of_other_k_tile_a_and_b" : "scales_of_other_k_tiles",
+         of_a_ == of_b_
+             ? fmt::format("both scales (measured): tile i of K has those of tile {}", text(of_a_))
+             : fmt::format("both scales (measured): tile i of K has A's of tile {}, B's of tile {}",
+                           text(of_a_), text(of_b_)),
+         [product = &part_.product, block = block_, a = of_a_, b = of_b_](const Sample& sample) {
+           return with_both(*product, sample, block, a, b);
+         }});
+  }
+
+ private:
+  static constexpr std::int64_t kLines = 96;
+  static constexpr std::int64_t kMostTiles = 64;
+  static constexpr int kPasses = 8;
+
+  void set_up() {
+    scale_a_.resize(view_.rows(), tiles_);
+    scale_b_.resize(view_.columns(), tiles_);
+    left_ = view_.sums();
+    for (double& x : left_.reshaped()) x = std::isfinite(x) ? x : 0.0;
+    for (std::int64_t t = 0; t < tiles_; ++t) {
+      const std::int64_t at = t * block_;
+      for (std::int64_t i = 0; i < view_.rows(); ++i) scale_a_(i, t) = view_.scale_a(i, at);
+      for (std::int64_t j = 0; j < view_.columns(); ++j) scale_b_(j, t) = view_.scale_b(j, at);
+      products_.push_back(view_.products(at, std::min(at + block_, view_.k())));
+      own_.push_back(t);
+    }
+    of_a_ = of_b_ = own_;
+    for (std::int64_t t = 0; t < tiles_; ++t) left_ -= scaled(t);
+    for (Eigen::Index i = 0; i < left_.size(); ++i)
+      if (!std::isfinite(view_.sums().data()[i])) left_.data()[i] = 0.0;
+    const Eigen::VectorXd norms =
+        view_.sums()
+            .unaryExpr([](double x) { return std::isfinite(x) ? x : 0.0; })
+            .rowwise()
+            .norm();
+    weights_ = norms.unaryExpr([](double x) { return x > 0.0 ? 1.0 / (x * x) : 0.0; });
+  }
+  [[nodiscard]] Doubles scaled(std::int64_t t) const {
+    const auto at = static_cast<std::size_t>(t);
+    return scale_a_.col(of_a_[at]).asDiagonal() * products_[at] *
+           scale_b_.col(of_b_[at]).asDiagonal();
+  }
+  bool choose(std::int64_t t) {
+    const auto at = static_cast<std::size_t>(t);
+    left_ += scaled(t);
+    const Doubles& p = products_[at];
+    // What is left for each pair, without what is left for none; rows count alike.
+    const Doubles a = weights_.asDiagonal() * scale_a_;
+    const Doubles gain = a.transpose() * left_.cwiseProduct(p) * scale_b_;
+    const Doubles size = (weights_.asDiagonal() * scale_a_.cwiseAbs2()).transpose() *
+                         p.cwiseAbs2() * scale_b_.cwiseAbs2();
+    std::int64_t of_a = of_a_[at];
+    std::int64_t of_b = of_b_[at];
+    const auto left = [&](std::int64_t x, std::int64_t y) { return size(x, y) - 2.0 * gain(x, y); };
+    double least = left(of_a, of_b) - 1e-12 * std::abs(left(of_a, of_b));
+    for (std::int64_t x = 0; x < tiles_; ++x)
+      for (std::int64_t y = 0; y < tiles_; ++y)
+        if (left(x, y) < least) least = left(x, y), of_a = x, of_b = y;
+    const bool changed = of_a != of_a_[at] || of_b != of_b_[at];
+    of_a_[at] = of_a;
+    of_b_[at] = of_b;
+    left_ -= scaled(t);
+    return changed;
+  }
+  static std::optional<Product> with_both(const Product& product, const Sample& sample,
+                                          std::int64_t block, const std::vector<std::int64_t>& a,
+                                          const std::vector<std::int64_t>& b) {
+    const auto scales = [&](const InverseScales& of, const CodeMatrix& m,
+                            const std::vector<std::int64_t>& to) {
+      return [&, grid = ScalesInMemory(of, m)](std::int64_t row, std::int64_t tile) {
+        return static_cast<float>(
+            grid.at(grid.right(row, to[static_cast<std::size_t>(tile)] * block)));
+      };
+    };
+    const GemmProblem& p = product.problem;
+    const std::optional<Product> first =
+        take_with_scales_of(product, sample, Side::a, block, scales(p.a_scales, p.a, a));
+    if (!first) return std::nullopt;
+    const GemmProblem& q = first->problem;
+    return take_with_scales_of(
+        *first, {spread(first->rows(), first->rows()), spread(first->columns(), first->columns())},
+        Side::b, block, scales(q.b_scales, q.b, b));
+  }
+
+  const MeasuredPart& part_;
+  std::int64_t block_;
+  MeasuredView view_;
+  std::int64_t tiles_;
+  Doubles scale_a_, scale_b_;      ///< of rows and tiles
+  std::vector<Doubles> products_;  ///< of tiles, without scales
+  Doubles left_;                   ///< what the chosen pairs do not explain
+  Eigen::VectorXd weights_;        ///< of rows
+  std::vector<std::int64_t> own_, of_a_, of_b_;
+};
+
+/// A known mistake in one operand's scales, under which the output is linear in the other's.
+class KnownInOther {
+ public:
+  KnownInOther(const MeasuredPart& part, Side side)
+      : part_(part),
+        side_(side),
+        block_(common_scale_block(part.product.problem)),
+        view_(part.product, part.got, sample_of(part, side, block_), part.threads) {}
+
+  void measure(Measurement& result) const {
+    const Side other = side_ == Side::a ? Side::b : Side::a;
+    const std::string_view letter = other == Side::a ? "a" : "b";
+    const std::string_view of = other == Side::a ? "A's scale" : "B's scale";
+    if (lines() < ceil_divide(view_.k(), block_) + 4) return;
+    for (const ScaleMistake& known : scale_mistakes(part_.product)) {
+      const auto few = attempt([&] { return known.take(part_.product, view_.sample(), other); });
+      if (!few || common_scale_block(few->problem) != block_ || !linear_under(*few)) continue;
+      const Sample all{spread(part_.product.rows(), part_.product.rows()),
+                       spread(part_.product.columns(), part_.product.columns())};
+      const std::optional<Product> whole = known.take(part_.product, all, other);
+      if (!whole) continue;
+      const auto held = std::make_shared<const Product>(*whole);
+      const MeasuredPart under{*held, part_.got, part_.area, part_.sample, part_.threads};
+      Measurement found;
+      OneOperand operand(under, side_, part_.product);
+      if (operand.fit() && operand.any_other()) operand.describe(found);
+      std::erase_if(found.mistakes, [](const MeasuredMistake& mistake) { return mistake.last; });
+      for (MeasuredMistake& mistake : found.mistakes) {
+        mistake.name =
+            fmt::format("{}_and_{}", fmt::format(fmt::runtime(known.name), letter), mistake.name);
+        mistake.text =
+            fmt::format("{}; {}", fmt::format(fmt::runtime(known.text), of), mistake.text);
+        mistake.take = [held, take = std::move(mistake.take)](const Sample& sample) {
+          return take(sample);
+        };
+        result.mistakes.push_back(std::move(mistake));
+      }
+      if (!found.mistakes.empty()) return;
+    }
+  }
+
+ private:
+  static constexpr std::int64_t kRows = 4;
+
+  static Sample sample_of(const MeasuredPart& part, Side side, std::int64_t block) {
+    const bool of_a = side == Side::a;
+    const std::int64_t tiles = ceil_divide(part.product.problem.a.k, block);
+    const std::vector<std::int64_t> rows =
+        some(of_a ? part.sample.rows : part.sample.columns, kRows);
+    const std::vector<std::int64_t> others =
+        some(of_a ? part.area.columns : part.area.rows,
+             std::clamp(3 * tiles, kFewestOthers, kMostOthers));
+    return of_a ? Sample{rows, others} : Sample{others, rows};
+  }
+  [[nodiscard]] std::int64_t lines() const {
+    return side_ == Side::a ? view_.columns() : view_.rows();
+  }
+  [[nodiscard]] bool linear_under(const Product& wrong) const {
+    const bool of_a = side_ == Side::a;
+    const GemmProblem& p = wrong.problem;
+    const ScaleLookup scales = of_a ? ScaleLookup(p.b_scales, p.b) : ScaleLookup(p.a_scales, p.a);
+    const std::int64_t rows = of_a ? view_.rows() : view_.columns();
+    const std::int64_t tiles = ceil_divide(view_.k(), block_);
+    double square = 0.0;
+    for (std::int64_t i = 0; i < rows; ++i) {
+      Eigen::MatrixXd x(lines(), tiles);
+      for (std::int64_t t = 0; t < tiles; ++t)
+        for (std::int64_t j = 0; j < lines(); ++j)
+          x(j, t) = part_of(t)(of_a ? i : j, of_a ? j : i) *
+                    static_cast<double>(scales.at(j, t * block_));
+      const std::optional<Weights> w =
+          least_squares(x, of_a ? Eigen::VectorXd(view_.sums().row(i).transpose())
+                                : Eigen::VectorXd(view_.sums().col(i)));
+      if (!w) return false;
+      square += w->left * w->left / static_cast<double>(rows);
+    }
+    return view_.fits(std::sqrt(square) / 4.0);
+  }
+  [[nodiscard]] const Doubles& part_of(std::int64_t t) const {
+    while (std::ssize(parts_) <= t) {
+      const std::int64_t at = std::ssize(parts_) * block_;
+      parts_.push_back(view_.products(at, std::min(at + block_, view_.k())));
+    }
+    return parts_[static_cast<std::size_t>(t)];
+  }
+
+  const MeasuredPart& part_;
+  Side side_;
+  std::int64_t block_;
+  MeasuredView view_;
+  mutable std::vector<Doubles> parts_;
 };
 
 }  // namespace
@@ -630,9 +984,17 @@ void measure_scales(const MeasuredPart& part, Measurement& result) {
   for (const Side side : {Side::a, Side::b}) {
     const GemmProblem& p = part.product.problem;
     if ((side == Side::a ? p.a_scales : p.b_scales).empty()) continue;
-    OneOperand operand(part, side);
+    OneOperand operand(part, side, part.product);
     if (operand.fit() && operand.any_other()) operand.describe(result);
   }
+}
+
+void measure_both_scales(const MeasuredPart& part, Measurement& result) {
+  const GemmProblem& p = part.product.problem;
+  if (p.a_scales.empty() || p.b_scales.empty()) return;
+  BothOperands(part).measure(result);
+  for (const Side side : {Side::a, Side::b})
+    if (result.mistakes.empty()) KnownInOther(part, side).measure(result);
 }
 
 }  // namespace fp8lab

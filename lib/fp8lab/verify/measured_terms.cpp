@@ -26,6 +26,7 @@ constexpr double kWholeNumber = 0.02;     // distance of a weight from a whole n
 constexpr double kLikeness = 0.95;        // cosine of the output and what explains it
 constexpr double kReadShare = 0.5;        // weight from which a block counts as read
 constexpr double kSearchWork = 4e8;       // products of one search
+constexpr double kForeignLeft = 3.0;      // squares of the noise that rounding leaves
 
 /// Terms [begin, end) and their measured weight.
 struct TermPart {
@@ -70,7 +71,7 @@ class TermWeights {
     // The surer ones first; each stage is for what those before it do not find.
     for (const auto stage :
          {&TermWeights::single_terms, &TermWeights::permuted_terms, &TermWeights::moved_terms,
-          &TermWeights::find_sources, &TermWeights::rows_of_operands})
+          &TermWeights::find_sources, &TermWeights::rows_of_operands, &TermWeights::foreign_terms})
       if (result.mistakes.empty()) (this->*stage)(result);
   }
 
@@ -210,7 +211,10 @@ class TermWeights {
                                [part = &part_.product, runs](const Sample& sample) {
                                  return weighted(take(*part, sample), runs);
                                }});
+    // Which part of a split was added twice is not known.
+    result.mistakes.back().rough = !dropped && problem_is_split();
   }
+  [[nodiscard]] bool problem_is_split() const { return part_.product.split.parts > 1; }
   static std::optional<Product> weighted(Product product, const std::vector<TermPart>& runs) {
     for (const TermPart& run : runs)
       if (run.weight == 0.0) product = without_terms(product, run.begin, run.end);
@@ -545,6 +549,50 @@ class TermWeights {
          [part = &part_.product, side, rule](const Sample& sample) {
            return take_with_codes_of_rows(*part, sample, side, rule.source);
          }});
+  }
+
+  /// What is added to the right sums, as a product of few terms that are in neither operand: loads
+  /// behind the end of K that no mask stopped.
+  void foreign_terms(Measurement& result) const {
+    const std::int64_t k = view_.k();
+    Doubles left = view_.sums() - view_.right_output_sums();
+    for (double& x : left.reshaped()) x = std::isfinite(x) ? x : 0.0;
+    // Squares of singular values, and the vectors of rows.
+    const Eigen::SelfAdjointEigenSolver<Eigen::MatrixXd> solver(left * left.transpose());
+    const Eigen::VectorXd s = solver.eigenvalues().reverse();
+    const double total = s.sum();
+    const double rounding = kForeignLeft * std::pow(view_.noise() * view_.rms(), 2.0) *
+                            static_cast<double>(left.size());
+    Eigen::Index rank = 0;
+    for (double rest = total; rank < s.size() && rest > rounding; ++rank) rest -= s(rank);
+    if (rank == 0 || 3 * rank > 2 * s.size()) return;
+    result.lines.push_back(
+        fmt::format("what was added to the right sums is a product of {}", counted(rank, "term")));
+    bool tail = false;
+    for (const std::int64_t step : {16, 32, 64, 128, 256})
+      tail = tail || (k % step != 0 && rank == step - k % step);
+    if (!tail) return;
+    const Eigen::MatrixXd of_rows = solver.eigenvectors().rightCols(rank);
+    const Doubles added = of_rows * (of_rows.transpose() * left);
+    result.mistakes.push_back(
+        {"unmasked_k_tail",
+         fmt::format("K padded to {} with terms that are in neither operand (measured): loads "
+                     "behind its end are not masked",
+                     k + rank),
+         nullptr});
+    MeasuredMistake& mistake = result.mistakes.back();
+    mistake.added = [added, of = view_.sample()](const Sample& sample) {
+      std::vector<double> values;
+      for (const std::int64_t row : sample.rows)
+        for (const std::int64_t column : sample.columns) {
+          const auto i = std::ranges::find(of.rows, row) - of.rows.begin();
+          const auto j = std::ranges::find(of.columns, column) - of.columns.begin();
+          const bool known = i < added.rows() && j < added.cols();
+          values.push_back(known ? added(i, j) : 0.0);
+        }
+      return values;
+    };
+    mistake.error = 1e-3;
   }
 
   const MeasuredPart& part_;

@@ -16,10 +16,10 @@ PositionRule listed_pairs(std::span<const std::int64_t> from, std::span<const st
   std::map<std::int64_t, std::int64_t> pairs;
   std::string text;
   int listed = 0;
-  for (std::size_t i = 0; i < from.size(); ++i) {
-    pairs[from[i]] = to[i];
-    if (from[i] == to[i] || listed == kListed) continue;
-    text += fmt::format("{}{} (i = {})", listed == 0 ? "" : ", ", to[i], from[i]);
+  for (std::size_t i = 0; i < from.size(); ++i) pairs[from[i]] = to[i];
+  for (const auto& [own, source] : pairs) {
+    if (own == source || listed == kListed) continue;
+    text += fmt::format("{}{} (i = {})", listed == 0 ? "" : ", ", source, own);
     ++listed;
   }
   return {text + (listed == kListed ? " ..." : ""), [pairs](std::int64_t i) {

@@ -51,12 +51,19 @@ class ProductHypotheses {
   }
 
   void run(std::span<const float> golden) {
-    casts(golden);
+    std::vector<CastMistake> mistakes =
+        cast_mistakes(product_.output.format, product_.output.policy);
+    std::ranges::move(rarer_cast_mistakes(product_.output.format, product_.output.policy),
+                      std::back_inserter(mistakes));
+    for (const CastMistake& mistake : mistakes)
+      if (!mistake.of_result) cast(golden, mistake);
+    clamped(golden);
     scales();
     places_of_c();
     formats();
     operands();
     pointers();
+    unmasked_tails();
     promotions();
     rounded_sums();
     accumulators();
@@ -66,8 +73,12 @@ class ProductHypotheses {
           [=](const Product& p) { return compute_split_k(p, parts); });
     for (const KernelMistake& mistake : kernel_mistakes(sampled_))
       add(mistake.name, mistake.text, mistake.output);
+    exchanged_scales_of_lines();
     blocks_of_k(golden);
+    for (const CastMistake& mistake : mistakes)
+      if (mistake.of_result) cast(golden, mistake);
     if (judge_.any_cause()) return;
+    for (const KernelMistake& mistake : kernel_mistakes(sampled_)) nearly(mistake, golden);
     tables_of_codes();
   }
 
@@ -76,13 +87,18 @@ class ProductHypotheses {
     const auto wrong = [&](const Sample& sample) {
       return attempt([&] { return mistake.take(sample); });
     };
-    if (!mistake.take) {
+    if (mistake.added) {
+      in_fp64(
+          mistake.name, mistake.text, probed_, [&] { return sampled_; }, {}, {}, mistake.error,
+          &mistake);
+    } else if (!mistake.take) {
       in_fp64(
           mistake.name, mistake.text, probed_, [&] { return sampled_; }, mistake.a, mistake.b);
     } else if (!mistake.rough) {
       taken_or_in_fp64(mistake.name, mistake.text, wrong);
     } else if (const std::optional<Product> few = wrong(probe_of_whole_)) {
-      in_fp64(mistake.name, mistake.text, *few, [&] { return *wrong(sample_); });
+      in_fp64(
+          mistake.name, mistake.text, *few, [&] { return *wrong(sample_); }, {}, {}, mistake.error);
     }
   }
 
@@ -98,9 +114,9 @@ class ProductHypotheses {
     if (ratios.size() < kFewest) return;
     const auto middle = ratios.begin() + std::ssize(ratios) / 2;
     std::nth_element(ratios.begin(), middle, ratios.end());
-    const double ratio = *middle;
-    if (ratio == 0.0) return;
     const Format& f = format(product_.output.format);
+    const double ratio = known_factor(*middle, std::ldexp(1.0, -std::min(f.mantissa_bits, 20) - 1));
+    if (ratio == 0.0) return;
     std::vector<double> values;
     std::vector<double> tolerances;
     for (const float x : golden) {
@@ -118,6 +134,18 @@ class ProductHypotheses {
   }
 
  private:
+  /// A quotient of largest finite values, or a number of few bits, where one is near.
+  static double known_factor(double x, double near_it) {
+    for (const double known : {448.0 / 240.0, 240.0 / 448.0, 448.0 / 57344.0, 57344.0 / 448.0})
+      if (std::abs(x - known) <= near_it * std::abs(x)) return known;
+    for (int bits = 0; bits <= 4 && x != 0.0; ++bits) {
+      const double step = std::ldexp(1.0, std::ilogb(x) - bits);
+      if (std::abs(std::round(x / step) * step - x) <= 0.25 * near_it * std::abs(x))
+        return std::round(x / step) * step;
+    }
+    return x;
+  }
+
   using Result = std::optional<std::vector<float>>;
 
   /// `output` gives the wrong result of the elements of a product, or nothing.
@@ -127,6 +155,27 @@ class ProductHypotheses {
     if (!few) return;
     if (!plausible(*few)) return judge_.dismiss();
     if (const Result all = attempt([&] { return output(sampled_); })) consider(name, text, *all);
+  }
+  /// A mistake in an FP32 output, whose last bits are those of another order of operations.
+  void nearly(const KernelMistake& mistake, std::span<const float> golden) {
+    if (product_.output.format != FormatId::f32) return;
+    const auto tolerance = [&](float value, std::size_t place) {
+      return 0x1p-20 *
+             (std::abs(static_cast<double>(value)) + std::abs(static_cast<double>(golden[place])));
+    };
+    const Result few = attempt([&] { return mistake.output(probed_); });
+    if (!few || !explains_enough([&](std::size_t place, std::size_t at) {
+          return judge_.evidence(place, static_cast<double>((*few)[at]),
+                                 tolerance((*few)[at], place));
+        }))
+      return;
+    const Result all = attempt([&] { return mistake.output(sampled_); });
+    if (!all) return;
+    const std::vector<double> values(all->begin(), all->end());
+    std::vector<double> tolerances;
+    for (std::size_t i = 0; i < values.size(); ++i) tolerances.push_back(tolerance((*all)[i], i));
+    judge_.consider_in_fp64(mistake.name, mistake.text + " (but for the last bits)", values,
+                            tolerances);
   }
   /// A product that went wrong, of these elements or of whichever are asked for.
   void add(const std::string& name, const std::string& text, const Product& wrong) {
@@ -188,13 +237,25 @@ class ProductHypotheses {
            static_cast<double>(explained) >= kProbeShare * static_cast<double>(mismatches);
   }
 
-  void casts(std::span<const float> golden) {
-    for (const CastMistake& mistake :
-         cast_mistakes(product_.output.format, product_.output.policy)) {
-      std::vector<std::uint32_t> codes(golden.size());
-      std::transform(golden.begin(), golden.end(), codes.begin(), mistake.code);
-      judge_.consider(mistake.name, mistake.text, codes);
-    }
+  void cast(std::span<const float> golden, const CastMistake& mistake) {
+    std::vector<std::uint32_t> codes(golden.size());
+    std::transform(golden.begin(), golden.end(), codes.begin(), mistake.code);
+    judge_.consider(mistake.name, mistake.text, codes);
+  }
+  void exchanged_scales_of_lines() {
+    const Epilogue& e = product_.epilogue;
+    if (e.row_scales.empty() || e.row_scales.size() != e.column_scales.size()) return;
+    Product other = product_;
+    std::swap(other.epilogue.row_scales, other.epilogue.column_scales);
+    whole("exchanged_row_and_column_scales", "the scales of rows on columns, and the reverse",
+          other);
+  }
+  void clamped(std::span<const float> golden) {
+    std::vector<std::uint32_t> got(golden.size());
+    for (std::size_t i = 0; i < got.size(); ++i) got[i] = judge_.got(i);
+    if (const auto mistake =
+            clamp_mistake(product_.output.format, product_.output.policy, golden, got))
+      cast(golden, *mistake);
   }
 
   void scales() {
@@ -239,23 +300,29 @@ class ProductHypotheses {
   /// sample with it.
   void in_fp64(const std::string& name, const std::string& text, const Product& few,
                const std::function<Product()>& all, const CodeValue& a = {},
-               const CodeValue& b = {}) {
+               const CodeValue& b = {}, double error = 0.0, const MeasuredMistake* with = nullptr) {
     if (!product_.epilogue.empty()) return judge_.dismiss();
-    const StandIn probe = stand_in(few, a, b);
-    const std::vector<double> tolerances = tolerances_of(probe);
+    const auto add = [&](StandIn sums, const Sample& sample) {
+      if (with == nullptr) return sums;
+      const std::vector<double> more = with->added(sample);
+      for (std::size_t i = 0; i < more.size(); ++i) sums.values[i] += more[i];
+      return sums;
+    };
+    const StandIn probe = add(stand_in(few, a, b), probe_of_whole_);
+    const std::vector<double> tolerances = tolerances_of(probe, error);
     const auto evidence = [&](std::size_t place, std::size_t at) {
       return judge_.evidence(place, probe.values[at], tolerances[at]);
     };
     if (!explains_enough(evidence)) return judge_.dismiss();
-    const StandIn sums = stand_in(all(), a, b);
+    const StandIn sums = add(stand_in(all(), a, b), sample_);
     judge_.consider_in_fp64(name, text + " (within the error of the instruction)", sums.values,
-                            tolerances_of(sums));
+                            tolerances_of(sums, error));
   }
 
   /// How far a kernel's outputs may be from FP64 sums: four times as far as the right output is
   /// from its own, relative to the magnitudes of their terms, or as sums in FP32 are, and the
-  /// rounding of the output.
-  [[nodiscard]] std::vector<double> tolerances_of(const StandIn& sums) {
+  /// rounding of the output. `error`: of sums under measured numbers, see `MeasuredMistake`.
+  [[nodiscard]] std::vector<double> tolerances_of(const StandIn& sums, double error) {
     constexpr double kMargin = 4.0;
     if (!error_share_) error_share_ = share_of_error();
     const Format& f = format(product_.output.format);
@@ -263,7 +330,7 @@ class ProductHypotheses {
     for (std::size_t i = 0; i < sums.values.size(); ++i) {
       const double step =
           std::max(std::ldexp(std::abs(sums.values[i]), -f.mantissa_bits), f.min_subnormal());
-      tolerances.push_back(kMargin * *error_share_ * sums.magnitudes[i] + step);
+      tolerances.push_back((kMargin * *error_share_ + error) * sums.magnitudes[i] + step);
     }
     return tolerances;
   }
@@ -368,6 +435,20 @@ class ProductHypotheses {
   void dropped(const std::string& name, const std::string& text, std::int64_t begin,
                std::int64_t end) {
     add(name, text, without_terms(sampled_, begin, end));
+  }
+
+  /// Loads behind the end of K that no mask stops: the memory there is that of the next row.
+  void unmasked_tails() {
+    for (const std::int64_t step : {16, 32, 64, 128, 256})
+      if (product_.problem.a.k % step != 0)
+        taken("unmasked_k_tail",
+              fmt::format("K padded to a multiple of {} with what lies behind each row: the next "
+                          "row's terms",
+                          step),
+              [&](const Sample& sample) {
+                return take_with_longer_rows(product_, sample,
+                                             round_up(product_.problem.a.k, step));
+              });
   }
 
   /// Codes read by another table.
@@ -510,10 +591,21 @@ class ProductHypotheses {
 
 std::vector<std::string> try_measured(const MeasuredPart& part, const Product& sampled,
                                       std::span<const float> golden, Judge& judge) {
-  const Measurement found = attempt([&] { return measure(part); }).value_or(Measurement{});
   ProductHypotheses hypotheses(part.product, part.sample, sampled, judge, part.threads);
-  for (const MeasuredMistake& mistake : found.mistakes) hypotheses.measured(mistake);
-  std::vector<std::string> lines = found.lines;
+  std::vector<std::string> lines;
+  std::vector<MeasuredMistake> vague;  // they absorb mistakes of the other operand
+  const bool measurable = !sampled.epilogue.gated() && sampled.problem.a.k > 0;
+  const auto stage = [&](void (*measure)(const MeasuredPart&, Measurement&)) {
+    if (judge.any_cause() || !measurable) return;
+    Measurement found;
+    attempt([&] { return measure(part, found), true; });
+    for (const MeasuredMistake& mistake : found.mistakes)
+      if (mistake.last)
+        vague.push_back(mistake);
+      else
+        hypotheses.measured(mistake);
+    lines.insert(lines.end(), found.lines.begin(), found.lines.end());
+  };
   const auto epilogue = [&] {
     if (judge.any_cause()) return;
     const auto measured = attempt(
@@ -522,9 +614,18 @@ std::vector<std::string> try_measured(const MeasuredPart& part, const Product& s
       lines.push_back(line);
   };
   // A factor of the sum is alpha's where there is an epilogue, and otherwise a scale's.
-  if (!sampled.epilogue.empty()) epilogue();
-  if (!judge.any_cause()) hypotheses.factor(golden);
-  if (sampled.epilogue.empty()) epilogue();
+  const auto factor = [&] {
+    if (!judge.any_cause()) hypotheses.factor(golden);
+  };
+  stage(measure_scales);
+  if (sampled.epilogue.empty()) factor();
+  stage(measure_terms);
+  stage(measure_codes);
+  stage(measure_both_scales);
+  for (const MeasuredMistake& mistake : vague)
+    if (!judge.any_cause()) hypotheses.measured(mistake);
+  epilogue();
+  if (!sampled.epilogue.empty()) factor();
   return lines;
 }
 

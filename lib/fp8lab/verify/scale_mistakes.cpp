@@ -218,6 +218,8 @@ class Table {
   }
 
   void places_along_rows() {
+    place("scale_{}_of_first_row", "{} of the first row of tiles in all rows",
+          [](const ScaleTileGrid&, std::int64_t, std::int64_t column) { return column; });
     if (rows_of_tiles() == 2)  // the next one is the previous one, too
       place("scale_{}_of_other_row", "{} of the other one of two rows of tiles",
             moved_along_rows(1));
