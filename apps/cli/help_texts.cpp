@@ -38,7 +38,7 @@ constexpr std::array<Group, 9> kOptions{{
      "calibration stochastic hadamard transpose q k v"},
     {"Scales",
      "scale tiles scale-a scale-b tiles-a tiles-b scale-layout-a scale-layout-b scale-format "
-     "tensor-scale-a tensor-scale-b scale-q scale-k scale-v"},
+     "tensor-scale-a tensor-scale-b multipliers scale-q scale-k scale-v"},
     {"Groups", "batched row-ends row-indices row-counts k-ends group-alignment ungrouped"},
     {"Product",
      "call model models promotion scale-order c-enters split-k split-cut split-order "

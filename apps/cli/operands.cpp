@@ -111,6 +111,14 @@ std::optional<ElementType> element_type(const std::string& name) {
   return find_element_type(name);
 }
 
+float one_tensor_scale(std::string_view option, const std::string& text) {
+  float all = 1.0F;
+  std::vector<float> each;
+  load_tensor_scale(option, text, all, each);
+  require(each.empty(), option, "one number", fmt::format("{}", each.size()));
+  return all;
+}
+
 std::optional<ScaleTiles> scale_tiles(std::string_view option, const std::string& text) {
   if (text.empty()) return std::nullopt;
   return parse_scale_tiles(option, text);

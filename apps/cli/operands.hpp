@@ -52,6 +52,9 @@ void add_input_options(Command& command, OperandOptions& options);
 /// The same, and the options that say how they are multiplied.
 void add_operand_options(Command& command, OperandOptions& options);
 
+/// The tensor scale that `text` is, or that the file of that name holds.
+float one_tensor_scale(std::string_view option, const std::string& text);
+
 /// The tiles that an option names, if it names some.
 std::optional<ScaleTiles> scale_tiles(std::string_view option, const std::string& text);
 

@@ -14,6 +14,8 @@
 #include "command.hpp"
 #include "fp8lab/core/error.hpp"
 #include "fp8lab/io/files.hpp"
+#include "fp8lab/scaling/presets.hpp"
+#include "fp8lab/tensors/packed.hpp"
 #include "fp8lab/verify/gates.hpp"
 #include "grouped.hpp"
 #include "ignored_options.hpp"
@@ -39,6 +41,8 @@ struct VerifyArguments {
   std::string cast;
   std::string scale;
   std::string tiles;
+  std::string role = "activation";
+  bool multipliers = false;
   std::string check = "bitwise";
   std::string map;
   std::string out;
@@ -81,7 +85,26 @@ VerifyReport verify_product(VerifyArguments options, const VerifyOptions& how) {
   return verify(product, load_output(options.got, options.operands.output_dtype), how);
 }
 
+VerifyReport verify_quantizer_as_asked(const VerifyArguments& options, const VerifyOptions& how) {
+  const Preset& preset = find_preset(options.operands.recipe);
+  const Recipe& recipe = preset.recipe(find_tensor_role(options.role));
+  const std::string_view own = format(recipe.format).name;
+  require(options.cast == own || options.cast == to_string(packed(element_type_of(recipe.format))),
+          "--cast", fmt::format("{}, as the recipe says", own), options.cast);
+  const Operand x = load_operand(options.inputs[0], element_type(options.operands.dtype));
+  const Operand got = load_operand(options.got, find_element_type(options.cast));
+  const std::string label = fmt::format("{} ({})", preset.name, options.role);
+  std::optional<float> level;
+  if (!options.operands.tensor_scale_a.empty())
+    level = one_tensor_scale("--tensor-scale-a", options.operands.tensor_scale_a);
+  if (options.scale.empty())
+    return verify_quantizer(recipe, label, x, nullptr, got, how, level, options.multipliers);
+  const Operand scales = load_operand(options.scale, element_type(options.operands.scale_format));
+  return verify_quantizer(recipe, label, x, &scales, got, how, level, options.multipliers);
+}
+
 VerifyReport verify_dump(const VerifyArguments& options, const VerifyOptions& how) {
+  if (!options.operands.recipe.empty()) return verify_quantizer_as_asked(options, how);
   CastSpec spec;
   spec.format = find_format(options.cast).id;
   if (!options.operands.profile.empty())
@@ -242,11 +265,22 @@ int run_grouped(VerifyArguments options, const Groups& groups, const std::string
 /// With --cast and --golden most options of products count for nothing.
 void require_only_what_is_read(const Command& command, const VerifyArguments& options) {
   if (!options.cast.empty())
-    require_only(command, "--cast",
-                 std::array<std::string_view, 16>{
-                     "--inputs", "--golden", "--scale", "--tiles", "--details", "--scale-format",
-                     "--dtype", "--profile", "--check", "--gate", "--fault-matrix", "--map",
-                     "--out", "--threads", "--json", "--progress"});
+    require_only(
+        command, "--cast",
+        std::array<std::string_view, 20>{
+            "--inputs",       "--golden", "--scale",   "--tiles",       "--details",
+            "--scale-format", "--dtype",  "--profile", "--check",       "--gate",
+            "--fault-matrix", "--map",    "--out",     "--threads",     "--json",
+            "--progress",     "--recipe", "--role",    "--multipliers", "--tensor-scale-a"});
+  if (options.cast.empty() || options.operands.recipe.empty())
+    for (const char* name : {"--role", "--multipliers"})
+      require(command.count(name) == 0, name, "--cast and --recipe with it", "one of them alone");
+  if (!options.cast.empty() && !options.operands.recipe.empty())
+    for (const char* name : {"--tiles", "--profile"})
+      require(command.count(name) == 0, name, "no value with --recipe, which says it", "a value");
+  else if (!options.cast.empty())
+    require(command.count("--tensor-scale-a") == 0, "--tensor-scale-a", "--recipe with it",
+            "--cast alone");
   if (!options.golden.empty())
     require_only(command, "--golden",
                  std::array<std::string_view, 11>{"--inputs", "--check", "--details", "--out-dtype",
@@ -291,6 +325,14 @@ void add_verify(Command& app, Action& action) {
   command->add_option("--scale", options->scale,
                       "with --cast: file of the scales that multiplied X: one, or one per tile");
   command->add_option("--tiles", options->tiles, "with --scale: the tiles, such as 1x128 (0: all)");
+  command
+      ->add_option(
+          "--role", options->role,
+          "with --cast and --recipe, which check a quantizer's codes and the scales that it "
+          "stored (--scale): activation, weight or gradient")
+      ->capture_default_str();
+  command->add_flag("--multipliers", options->multipliers,
+                    "with --recipe and --cast: --scale has factors of X, not of codes");
   command
       ->add_option("--check", options->check,
                    "the check that decides: bitwise, budget, or a gate (see --gate)")

@@ -110,6 +110,9 @@ json to_json(const VerifyReport& r) {
     result["budget"] = {{"checked", r.budget->checked},
                         {"within", r.budget->within},
                         {"median", json_number(r.budget->median)}};
+  if (r.scales)
+    result["scales"] = {
+        {"compared", r.scales->compared}, {"wrong", r.scales->wrong}, {"text", r.scales->lines}};
   if (r.power) {
     result["power"] = power_json(*r.power);
     result["power"]["has_power"] = r.power->has_power(r.power_of_check);

@@ -8,6 +8,7 @@
 #include "catch.hpp"
 #include "fp8lab/core/random.hpp"
 #include "fp8lab/product/product.hpp"
+#include "fp8lab/scaling/presets.hpp"
 #include "fp8lab/verify/verify.hpp"
 
 using namespace fp8lab;
@@ -145,4 +146,144 @@ TEST_CASE("verify: mistakes in the scale of a cast are named, of one value and o
     CHECK(cause([](float v, float s) { return v / s; }) ==
           "inverted_scale: divided by the scale instead of multiplied");
   }
+}
+
+namespace {
+
+constexpr std::int64_t kCastRows = 64;
+constexpr std::int64_t kCastColumns = 512;
+constexpr std::int64_t kTile = 128;
+
+/// A matrix whose rows differ in size, as activations do, with the scale of each tile of 1 x 128.
+struct TiledInput {
+  std::vector<float> x;
+  std::vector<float> scales;
+
+  TiledInput() {
+    const RandomStream stream(11, "tiled input");
+    for (std::int64_t i = 0; i < kCastRows * kCastColumns; ++i) {
+      const auto row = static_cast<std::uint64_t>(i / kCastColumns);
+      x.push_back(static_cast<float>(stream.normal(static_cast<std::uint64_t>(i)) *
+                                     std::exp2(stream.normal(1000000 + row))));
+    }
+    for (std::int64_t tile = 0; tile < kCastRows * kCastColumns / kTile; ++tile) {
+      float amax = 0.0F;
+      for (std::int64_t i = 0; i < kTile; ++i)
+        amax = std::max(amax, std::abs(x[static_cast<std::size_t>(tile * kTile + i)]));
+      scales.push_back(448.0F / amax);
+    }
+  }
+  /// Codes of x times `scale(row, tile)`.
+  template <typename Scale>
+  [[nodiscard]] std::vector<std::byte> cast(const Scale& scale,
+                                            const CastPolicy& policy = kNvidiaSatfinite) const {
+    std::vector<float> scaled(x.size());
+    for (std::size_t i = 0; i < x.size(); ++i)
+      scaled[i] = x[i] * scale(i / kCastColumns, i % kCastColumns / kTile);
+    return cast_output(scaled, {FormatId::e4m3fn, policy});
+  }
+  [[nodiscard]] float at(std::size_t row, std::size_t tile) const { return scales[row * 4 + tile]; }
+  [[nodiscard]] Operand input() const {
+    return {"x", view_of(ElementType::f32, {kCastRows, kCastColumns}, std::span<const float>(x)),
+            nullptr};
+  }
+  [[nodiscard]] VerifyReport check(const std::vector<std::byte>& codes) const {
+    const Operand of_tiles{
+        "scale", view_of(ElementType::f32, {kCastRows, 4}, std::span<const float>(scales)),
+        nullptr};
+    return verify_cast({}, input(), &of_tiles,
+                       {"got", {ElementType::e4m3fn, {kCastRows, kCastColumns}, codes}, nullptr},
+                       {.threads = 1, .judge_power = false});
+  }
+};
+
+std::string cause_of_tiles(const VerifyReport& report) {
+  if (!report.diagnosis || report.diagnosis->causes.empty()) return describe(report);
+  return report.diagnosis->causes[0].name + ": " + report.diagnosis->causes[0].text;
+}
+
+}  // namespace
+
+TEST_CASE("verify: scales and rounding of a cast's tiles are measured", "[verify]") {
+  const TiledInput t;
+  CHECK(t.check(t.cast([&](auto r, auto c) { return t.at(r, c); })).verdict == Verdict::pass);
+  CHECK_THAT(
+      cause_of_tiles(t.check(t.cast([&](auto r, auto c) { return t.at(r, (c + 1) % 4); }))),
+      contains("scale_of_other_tile: the scale (measured): column i of tiles has that of column"));
+  CHECK_THAT(
+      cause_of_tiles(t.check(t.cast([&](auto r, auto c) { return t.at((r + 63) % 64, c); }))),
+      contains("scale_of_other_row_of_tiles"));
+  const VerifyReport one = t.check(
+      t.cast([&](auto r, auto c) { return r == 5 && c == 2 ? 0.75F * t.at(r, c) : t.at(r, c); }));
+  CHECK_THAT(cause_of_tiles(one), contains("scale_times: the scale (measured): 0.75 times"));
+  REQUIRE(one.regions.size() == 1);
+  CHECK((one.regions[0].row == 5 && one.regions[0].rows == 1));
+  CHECK((one.regions[0].column >= 256 && one.regions[0].columns <= 128));
+  // Truncated in the last tiles alone.
+  std::vector<std::byte> codes = t.cast([&](auto r, auto c) { return t.at(r, c); });
+  CastPolicy truncating = kNvidiaSatfinite;
+  truncating.rounding = RoundingMode::toward_zero;
+  const std::vector<std::byte> cut = t.cast([&](auto r, auto c) { return t.at(r, c); }, truncating);
+  for (std::size_t i = 0; i < codes.size(); ++i)
+    if (i % kCastColumns >= 384) codes[i] = cut[i];
+  CHECK_THAT(cause_of_tiles(t.check(codes)),
+             contains("rounding_of_tiles: right scales (measured); truncated (round toward zero)"));
+  // Rows stored in another place.
+  codes = t.cast([&](auto r, auto c) { return t.at(r, c); });
+  std::copy(codes.begin() + 16 * kCastColumns, codes.begin() + 24 * kCastColumns,
+            codes.begin() + 40 * kCastColumns);
+  const VerifyReport stored = t.check(codes);
+  REQUIRE(stored.regions.size() == 1);
+  CHECK(stored.regions[0].content == RegionContent::elsewhere);
+  CHECK(stored.regions[0].from_row == 16);
+}
+
+TEST_CASE("verify: a quantizer's codes and scales are held to its recipe", "[verify]") {
+  const TiledInput t;
+  const Recipe& recipe = find_preset("deepgemm").recipe(TensorRole::activation);
+  QuantizedTensor q = Quantizer(recipe).quantize({t.x, kCastRows, kCastColumns});
+  const std::vector<float> right = q.inverse_scales;
+  const auto check = [&](const std::vector<float>& scales, std::span<const std::byte> codes) {
+    const Operand of_tiles{
+        "scale", view_of(ElementType::f32, {kCastRows, 4}, std::span<const float>(scales)),
+        nullptr};
+    return verify_quantizer(
+        recipe, "deepgemm (activation)", t.input(), &of_tiles,
+        {"got", {ElementType::e4m3fn, {kCastRows, kCastColumns}, codes}, nullptr}, {.threads = 1});
+  };
+  const std::span<const std::byte> codes{reinterpret_cast<const std::byte*>(q.codes.data()),
+                                         q.codes.size()};
+  const VerifyReport pass = check(right, codes);
+  INFO(describe(pass));
+  CHECK(pass.verdict == Verdict::pass);
+  REQUIRE(pass.scales);
+  CHECK((pass.scales->compared == 256 && pass.scales->wrong == 0));
+
+  std::vector<float> scales = right;
+  scales[14] *= 2.0F;
+  const VerifyReport one = check(scales, codes);
+  CHECK(one.verdict == Verdict::mismatch);
+  CHECK(one.scales->wrong == 1);
+  CHECK_THAT(summary(one), contains("1 of 256 scales differ: tile (3, 2)"));
+  CHECK_THAT(summary(one), contains("they are 2 times the right ones"));
+  CHECK_THAT(summary(one), contains("do not follow the stored scales"));
+
+  for (std::size_t i = 0; i < scales.size(); ++i) scales[i] = 1.0F / right[i];
+  CHECK_THAT(summary(check(scales, codes)), contains("the right ones inverted"));
+  for (std::size_t i = 0; i < scales.size(); ++i) scales[i] = right[i / 4 * 4 + (i + 1) % 4];
+  CHECK_THAT(summary(check(scales, codes)), contains("number i in memory is that of number"));
+
+  // Another system's recipe, in full.
+  const Recipe& other = find_preset("deepgemm-ue8m0").recipe(TensorRole::activation);
+  const QuantizedTensor theirs = Quantizer(other).quantize({t.x, kCastRows, kCastColumns});
+  const VerifyReport named =
+      check(theirs.inverse_scales,
+            {reinterpret_cast<const std::byte*>(theirs.codes.data()), theirs.codes.size()});
+  CHECK(named.verdict == Verdict::mismatch);
+  CHECK_THAT(describe(named), contains("rounded up to powers of two"));
+  CHECK_THAT(describe(named), contains("are right under the stored scales"));
+  CHECK(std::ranges::any_of(named.scales->lines, [](const std::string& line) {
+    return line.starts_with("codes and scales are those of ") &&
+           line.find("deepgemm-ue8m0 (activation)") != std::string::npos;
+  }));
 }

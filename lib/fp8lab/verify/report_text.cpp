@@ -26,7 +26,11 @@ std::string headline(const VerifyReport& r) {
   const CodeComparison& c = r.comparison;
   std::string text = fmt::format("{}: ", to_string(r.verdict));
   if (c.bitwise())
-    text += fmt::format("all {} outputs have the golden bits", c.values.count);
+    text += fmt::format(
+        "all {} outputs have the golden bits{}", c.values.count,
+        r.scales && r.scales->wrong > 0
+            ? fmt::format(", {} of {} scales differ", r.scales->wrong, r.scales->compared)
+            : "");
   else
     text += fmt::format(
         "{} of {} outputs differ in bits ({:.4g} %)", c.bit_mismatches, c.values.count,
@@ -188,6 +192,16 @@ bool fills_output(const VerifyReport& r) {
 }
 
 /// The regions and a small map.
+/// What is wrong with a quantizer's scales.
+std::string scales_text(const VerifyReport& r) {
+  if (!r.scales) return "";
+  if (r.scales->wrong == 0) return fmt::format("scales: all {} are right\n", r.scales->compared);
+  std::string text;
+  for (const std::string& line : r.scales->lines)
+    text += wrapped(fmt::format("{} {}", text.empty() ? "scales:" : "       ", line), 8);
+  return text;
+}
+
 std::string where_text(const VerifyReport& r) {
   constexpr std::size_t kRegions = 3;
   if (fills_output(r)) return "where: all outputs\n";
@@ -320,6 +334,7 @@ std::string describe(const PowerReport& p, std::size_t index) {
 std::string describe(const VerifyReport& r) {
   const FloatEnvironment environment;
   std::string text = headline(r);
+  text += scales_text(r);
   if (!r.comparison.bitwise()) {
     for (const Region& region : r.regions) text += fmt::format("  region: {}\n", describe(region));
     text += map_text(r);
@@ -345,7 +360,9 @@ std::string summary(const VerifyReport& r, const std::string& command) {
   std::string text = wrapped(verdict.substr(0, size), 2);
   if (size != std::string::npos) text += wrapped("  " + verdict.substr(size + 1), 2);
   text += headline(r).substr(headline(r).find('\n') + 1);
-  text += where_text(r) + why_text(r) + element_line(r) + wrapped(first_line(budget_line(r)), 2);
+  text += scales_text(r);
+  if (!r.comparison.bitwise()) text += where_text(r) + why_text(r) + element_line(r);
+  text += wrapped(first_line(budget_line(r)), 2);
   if (r.power && r.verdict == Verdict::mismatch)
     text += wrapped(first_line(describe(*r.power, r.power_of_check)), 2);
   else if (r.power)  // what the check cannot see is the point of it

@@ -4,9 +4,11 @@
 
 #include <algorithm>
 #include <array>
+#include <bit>
 #include <cmath>
 #include <utility>
 
+#include "fp8lab/cast/cast.hpp"
 #include "fp8lab/cast/encode.hpp"
 #include "fp8lab/core/argument.hpp"
 #include "fp8lab/core/error.hpp"
@@ -14,11 +16,15 @@
 #include "fp8lab/core/threads.hpp"
 #include "fp8lab/gemm/scaling.hpp"
 #include "fp8lab/product/execution.hpp"
+#include "fp8lab/scaling/cast_search.hpp"
+#include "fp8lab/scaling/scale_rule.hpp"
 #include "fp8lab/tensors/codes.hpp"
 #include "fp8lab/tensors/packed.hpp"
 #include "fp8lab/tensors/slices.hpp"
 #include "fp8lab/verify/activation_reach.hpp"
+#include "fp8lab/verify/attempt.hpp"
 #include "fp8lab/verify/budget_check.hpp"
+#include "fp8lab/verify/cast_tiles.hpp"
 #include "fp8lab/verify/element.hpp"
 #include "fp8lab/verify/explain.hpp"
 #include "fp8lab/verify/gates.hpp"
@@ -58,6 +64,7 @@ std::string subject_of(const Product& product) {
 }
 
 bool passes(const VerifyReport& report) {
+  if (report.scales && report.scales->wrong > 0) return false;
   switch (report.check.kind) {
     case Check::Kind::bitwise:
       return report.comparison.bitwise();
@@ -148,6 +155,11 @@ class DumpScale {
     grid_columns_ = grid_shape(tensor.shape)[1];
   }
 
+  /// The shape of a tile, without zeros, and the grid of scales.
+  [[nodiscard]] ScaleTiles tiles(std::int64_t rows) const {
+    return values_.size() == 1 ? ScaleTiles{rows, columns_} : tiles_;
+  }
+  [[nodiscard]] const std::vector<float>& values() const { return values_; }
   [[nodiscard]] float at(std::size_t index) const {
     if (values_.size() == 1) return values_[0];
     const auto i = static_cast<std::int64_t>(index);
@@ -187,6 +199,19 @@ struct DumpSample {
 
 constexpr std::size_t kMostWrong = 16384;
 constexpr std::size_t kMostRight = 32768;
+constexpr std::size_t kMostHeld = std::size_t{1} << 26;  // elements whose places are looked at
+
+/// Where a cast is wrong, and what its tiles have in common; small enough ones are held whole.
+void look_at_tiles(VerifyReport& report, const TiledCast& cast) {
+  report.regions = find_regions(report.output, cast.golden, cast.got, report.rows, report.columns,
+                                report.map, WrongElements(report.output, cast.golden, cast.got));
+  if (report.diagnosis && !report.diagnosis->causes.empty()) return;
+  Diagnosis tiles = diagnose_tiles(cast);
+  if (!tiles.causes.empty() || !tiles.measured.empty()) {
+    tiles.tried += report.diagnosis ? report.diagnosis->tried : 0;
+    report.diagnosis = std::move(tiles);
+  }
+}
 
 }  // namespace
 
@@ -348,13 +373,187 @@ VerifyReport verify_cast(const CastSpec& spec, const Operand& x, const Operand* 
   report.non_finite = {{x.name(), in_x}, {"the golden cast", in_golden}, {got.name(), in_got}};
   judge_gates(report);
   add_elements(report);
-  if (!report.comparison.bitwise())
+  if (!report.comparison.bitwise()) {
     report.diagnosis = diagnose_cast(spec, sample.x, sample.scale, sample.got);
+    if (codes.size() <= kMostHeld && columns > 0) {
+      const std::vector<float> values = floats_of(input, 0, codes.size());
+      std::vector<float> scaled(values.size());
+      for (std::size_t i = 0; i < scaled.size(); ++i)
+        scaled[i] = canonical(values[i] * scales.at(i));
+      const std::vector<std::byte> golden = cast_output(scaled, output, options.threads);
+      look_at_tiles(report, {spec, values, rows, columns, scales.tiles(rows), scales.values(),
+                             golden, codes});
+    }
+  }
   decide(report, options, false, [&](const std::vector<Check>& checks) {
     std::vector<float> scaled(sample.x.size());
     for (std::size_t i = 0; i < scaled.size(); ++i)
       scaled[i] = canonical(sample.x[i] * sample.scale[i]);
     return power_of_cast(output, scaled, checks, options.threads);
+  });
+  return report;
+}
+
+namespace {
+
+/// The stored scales of a quantizer as factors of codes; empty without a file.
+std::vector<float> stored_scales(const Operand* scales, const QuantizedTensor& right,
+                                 bool multipliers) {
+  if (scales == nullptr) return {};
+  const TensorView& tensor = scales->tensor();
+  require_scale_type(scales->name(), tensor.type);
+  (void)checked_tiles(scales->name(), tensor.shape, ScaleTiles{right.row_block, right.k_block},
+                      right.rows, right.k);
+  std::vector<float> values = to_float(tensor);
+  if (multipliers)
+    for (float& x : values) x = 1.0F / x;
+  return values;
+}
+
+/// The codes that the recipe gives under these scales of tiles.
+std::vector<std::byte> codes_under(const Recipe& recipe, const QuantizedTensor& like,
+                                   std::span<const float> x, std::span<const float> inverse,
+                                   float level) {
+  std::vector<std::byte> codes(x.size());
+  const std::int64_t columns = like.tile_columns();
+  for (std::size_t i = 0; i < x.size(); ++i) {
+    const auto at = static_cast<std::int64_t>(i);
+    const auto tile = static_cast<std::size_t>(at / like.k / like.row_block * columns +
+                                               at % like.k / like.k_block);
+    const float total = inverse[tile] * level;
+    const float value = is_two_level(recipe.rule)
+                            ? x[i] / total
+                            : scaled_element(recipe.rule, x[i], {1.0F / total, total});
+    codes[i] = static_cast<std::byte>(encode(format(recipe.format), recipe.policy, value));
+  }
+  return codes;
+}
+
+/// What the stored scales are, and whether the codes are those under them.
+ScaleComparison compare_scales(const Recipe& recipe, const QuantizedTensor& right,
+                               std::span<const float> x, const std::vector<float>& stored,
+                               std::optional<float> level, std::span<const std::byte> got) {
+  ScaleComparison result;
+  result.compared = right.inverse_scales.size();
+  for (std::size_t i = 0; i < stored.size(); ++i)
+    result.wrong += std::bit_cast<std::uint32_t>(stored[i]) !=
+                                std::bit_cast<std::uint32_t>(right.inverse_scales[i]) &&
+                            !(std::isnan(stored[i]) && std::isnan(right.inverse_scales[i]))
+                        ? 1
+                        : 0;
+  result.lines = describe_scales(right.inverse_scales, stored, right.tile_columns());
+  const float upper = level.value_or(right.tensor_inverse_scale);
+  if (level && *level != right.tensor_inverse_scale) {
+    ++result.wrong;
+    result.lines.push_back(fmt::format("the tensor scale is {:.9g} (right: {:.9g})", *level,
+                                       right.tensor_inverse_scale));
+  }
+  if (result.wrong == 0) return result;
+  const std::vector<std::byte> codes = codes_under(recipe, right, x, stored, upper);
+  std::size_t looked_at = 0;
+  std::size_t other = 0;
+  for (std::size_t i = 0; i < codes.size(); ++i) {
+    const auto at = static_cast<std::int64_t>(i);
+    const auto tile = static_cast<std::size_t>(
+        at / right.k / right.row_block * right.tile_columns() + at % right.k / right.k_block);
+    if (stored[tile] == right.inverse_scales[tile] && upper == right.tensor_inverse_scale) continue;
+    ++looked_at;
+    other += codes[i] != got[i] ? 1 : 0;
+  }
+  const double share = static_cast<double>(other) / static_cast<double>(looked_at);
+  result.lines.emplace_back(
+      other == 0     ? "all codes of these tiles are right under the stored scales"
+      : share < 0.01 ? "nearly all codes of these tiles are right under the stored scales"
+                     : "the codes of these tiles do not follow the stored scales");
+  return result;
+}
+
+/// The recipes of other systems whose codes and scales these are.
+std::string other_recipes(const QuantizedTensor& right, const FloatMatrix& x,
+                          const std::vector<float>& stored, float level,
+                          std::span<const std::byte> got) {
+  constexpr std::int64_t kMostElements = std::int64_t{1} << 22;
+  if (stored.empty() || x.rows * x.k > kMostElements) return "";
+  std::vector<float> total = stored;
+  for (float& scale : total) scale *= level;
+  const std::span<const std::uint8_t> codes{reinterpret_cast<const std::uint8_t*>(got.data()),
+                                            got.size()};
+  const auto found = attempt([&] { return search_cast({x, right.format, codes, total}, 1); });
+  std::string names;
+  int listed = 0;
+  if (found)
+    for (const RecipeMatch& match : found->recipes)
+      if (match.exact() && listed++ < 3)
+        names += fmt::format("{}{} ({})", names.empty() ? "" : ", ", match.recipe,
+                             to_string(match.role));
+  return names;
+}
+
+}  // namespace
+
+VerifyReport verify_quantizer(const Recipe& recipe, const std::string& label, const Operand& x,
+                              const Operand* scales, const Operand& got,
+                              const VerifyOptions& options, std::optional<float> tensor_scale,
+                              bool multipliers) {
+  const FloatEnvironment environment;
+  const TensorView& input = x.tensor();
+  require(recipe.source == ScaleSource::current, "recipe", "one with the scale of its own tensor",
+          to_string(recipe.source));
+  require(options.check.kind != Check::Kind::budget, "check", "bitwise or a gate, for a cast",
+          "budget");
+  require_row_major(x.name(), input);
+  require_row_major(got.name(), got.tensor());
+  require_output(got, recipe.format, input.shape);
+  if (format(recipe.format).code_bits() < 8)
+    require_narrow_codes(recipe.format, got.tensor().bytes, got.name());
+  const auto [rows, columns] = matrix_shape(input);
+  const std::span<const std::byte> codes = got.tensor().bytes;
+  const std::vector<float> values = floats_of(input, 0, codes.size());
+  const FloatMatrix matrix{values, rows, columns};
+  const QuantizedTensor right = Quantizer(recipe).quantize(matrix, false, options.threads);
+  const std::vector<float> stored = stored_scales(scales, right, multipliers);
+  const auto* first = reinterpret_cast<const std::byte*>(right.codes.data());
+  const std::span<const std::byte> golden{first, right.codes.size()};
+
+  VerifyReport report = new_report(options, recipe.format, rows, columns);
+  report.subject =
+      fmt::format("{} under {}, tiles of {} x {}", x.name(), label, right.row_block, right.k_block);
+  report.comparison = compare_codes(format(recipe.format), golden, codes,
+                                    {.tolerances = gate_tolerances(recipe.format),
+                                     .map = &report.map,
+                                     .threads = options.threads});
+  report.non_finite = {{x.name(), count_non_finite(values)},
+                       {"the golden cast", count_non_finite(recipe.format, golden)},
+                       {got.name(), count_non_finite(recipe.format, codes)}};
+  if (!stored.empty())
+    report.scales = compare_scales(recipe, right, values, stored, tensor_scale, codes);
+  judge_gates(report);
+  add_elements(report);
+  std::vector<float> multiply;
+  for (std::size_t i = 0; i < right.inverse_scales.size(); ++i)
+    multiply.push_back(1.0F / right.total_inverse_scale(i));
+  if (!report.comparison.bitwise())
+    look_at_tiles(report, {{recipe.format, recipe.policy},
+                           values,
+                           rows,
+                           columns,
+                           ScaleTiles{right.row_block, right.k_block},
+                           multiply,
+                           golden,
+                           codes});
+  if (!passes(report)) {
+    const float level = tensor_scale.value_or(right.tensor_inverse_scale);
+    const std::string others = other_recipes(right, matrix, stored, level, codes);
+    if (!others.empty()) report.scales->lines.push_back("codes and scales are those of " + others);
+  }
+  decide(report, options, false, [&](const std::vector<Check>& checks) {
+    std::vector<float> scaled;
+    for (const std::int64_t i : spread(std::ssize(values), kPowerSample)) {
+      const auto tile = static_cast<std::size_t>(
+          i / columns / right.row_block * right.tile_columns() + i % columns / right.k_block);
+      scaled.push_back(canonical(values[static_cast<std::size_t>(i)] * multiply[tile]));
+    }
+    return power_of_cast({recipe.format, recipe.policy}, scaled, checks, options.threads);
   });
   return report;
 }

@@ -15,6 +15,7 @@
 #include "fp8lab/metrics/code_comparison.hpp"
 #include "fp8lab/product/non_finite.hpp"
 #include "fp8lab/product/product.hpp"
+#include "fp8lab/scaling/quantize.hpp"
 #include "fp8lab/verify/budget.hpp"
 #include "fp8lab/verify/budget_check.hpp"
 #include "fp8lab/verify/causes.hpp"
@@ -60,6 +61,13 @@ struct ElementReport {
   std::vector<ModelAnswer> models;  ///< the codes of every registered model of these formats
 };
 
+/// The scales of a quantizer, compared with those of its recipe.
+struct ScaleComparison {
+  std::uint64_t compared = 0;
+  std::uint64_t wrong = 0;
+  std::vector<std::string> lines{};  ///< what is wrong with them, for a reader
+};
+
 struct VerifyReport {
   Verdict verdict = Verdict::pass;
   Check check;
@@ -80,6 +88,7 @@ struct VerifyReport {
   NonFiniteReport non_finite;      ///< of inputs, golden output and checked output
   std::size_t power_of_check = 0;  ///< index of `check` in `power->checks`
   std::optional<Diagnosis> diagnosis;
+  std::optional<ScaleComparison> scales{};  ///< of a quantizer
 };
 
 struct VerifyOptions {
@@ -106,6 +115,16 @@ VerifyReport verify(const Operand& golden, const Operand& got, const VerifyOptio
 /// a matrix [rows, last dimension], see `tiles_of_shape`; null means 1.
 VerifyReport verify_cast(const CastSpec& spec, const Operand& x, const Operand* scale,
                          const Operand& got, const VerifyOptions& options = {});
+
+/// Checks a quantizer: codes and scales must be those that `recipe` gives for x as a matrix [rows,
+/// last dimension]. `scales` are the stored ones, one a tile: they multiply codes, or, if
+/// `multipliers`, values before the cast; null: only codes are checked. `tensor_scale` is the
+/// stored second level. `label` names the recipe. Throws `Error` for other shapes and types, and
+/// for a recipe whose scale depends on earlier tensors.
+VerifyReport verify_quantizer(const Recipe& recipe, const std::string& label, const Operand& x,
+                              const Operand* scales, const Operand& got,
+                              const VerifyOptions& options = {},
+                              std::optional<float> tensor_scale = {}, bool multipliers = false);
 
 /// The report as text with all that it has: verdict, regions, causes, then figures, as `fp8lab
 /// verify --details` prints it.
