@@ -155,14 +155,15 @@ def test_caches_of_floats_have_the_scales_of_their_rule():
     q, k, v = qkv()
     default = fp8lab.attention(q, k, v).o
     assert np.array_equal(fp8lab.attention(q, k, v, kv_cache="e4m3.head").o, default)
-    one = fp8lab.attention(q, k, v, kv_cache="e4m3.one").o
-    codes = [fp8lab.encode(x) for x in (k, v)]
-    scale = np.abs(q).max((1, 2)) / f32(448)
-    left = fp8lab.encode((q / scale[:, None, None]).astype(f32))
-    assert np.array_equal(fp8lab.attention(left, *codes, q_scales=scale).o, one)
-    calibrated = fp8lab.attention(q, k, v, kv_cache="e4m3.tensor", k_scales=[1.0], v_scales=[1.0]).o
-    assert np.array_equal(calibrated, one)
-    errors = {name: fp8lab.attention(q, k, v, kv_cache=name).against_inputs.relative_l2 for name in ("e4m3.head", "nvfp4")}
+    left, *codes = (fp8lab.encode(x) for x in (q, k, v))
+    one = fp8lab.attention(left, k, v, kv_cache="e4m3.one").o
+    assert np.array_equal(fp8lab.attention(left, *codes).o, one)
+    ones = {"k_scales": [1.0], "v_scales": [1.0]}
+    assert np.array_equal(fp8lab.attention(left, k, v, kv_cache="e4m3.tensor", **ones).o, one)
+    errors = {
+        name: fp8lab.attention(q, k, v, kv_cache=name).against_inputs.relative_l2
+        for name in ("e4m3.head", "nvfp4")
+    }
     assert errors["e4m3.head"] < errors["nvfp4"]
     with pytest.raises(ValueError, match="kv_cache: expected one of e4m3.head, .* got 'fp8'"):
         fp8lab.attention(q, k, v, kv_cache="fp8")

@@ -48,7 +48,6 @@ struct PageFault {
   std::string text;
   AttentionMistakes::Change change;
   double apart = 0.0;
-  double norm = 0.0;
 };
 
 /// Pages of one size.
@@ -66,23 +65,23 @@ class Pages {
   std::vector<PageFault> run() {
     const std::vector<const MeasuredRow*> some = rows_.some(kPagedRows);
     std::vector<std::vector<double>> apart(some.size());
-    std::vector<double> norms(some.size(), 0.0);
     parallel_for(std::ssize(some), threads_of(rows_.options()), [&](std::int64_t i) {
       const auto at = static_cast<std::size_t>(i);
       const MeasuredRow& row = *some[at];
-      const Sums sums = sums_of(row);
-      apart[at] = each_fault(sums, [&](const PageSum& sum) { return distance(row, sum); });
+      double norm = 0.0;
       for (std::int64_t c = 0; c < rows_.few_columns(); ++c)
-        norms[at] += rows_.got_at(row, c) * rows_.got_at(row, c);
+        norm += rows_.got_at(row, c) * rows_.got_at(row, c);
+      // Each row counts alike: heads have unlike scales of V.
+      apart[at] = each_fault(sums_of(row), [&](const PageSum& sum) {
+        return norm > 0.0 ? distance(row, sum) / norm : 0.0;
+      });
     });
     if (some.empty()) return {};
-    std::vector<double> total(apart.front().size(), 0.0);
-    double norm = 0.0;
-    for (std::size_t i = 0; i < some.size(); ++i) {
-      norm += norms[i];
-      for (std::size_t f = 0; f < total.size(); ++f) total[f] += apart[i][f];
-    }
-    return best(total, norm);
+    std::vector<double> mean(apart.front().size(), 0.0);
+    for (const std::vector<double>& of_row : apart)
+      for (std::size_t f = 0; f < mean.size(); ++f)
+        mean[f] += of_row[f] / static_cast<double>(some.size());
+    return best(mean);
   }
 
  private:
@@ -300,18 +299,17 @@ class Pages {
             without([=](std::int64_t page) { return page % step != rest; })};
   }
 
-  [[nodiscard]] std::vector<PageFault> best(const std::vector<double>& apart, double norm) const {
+  [[nodiscard]] std::vector<PageFault> best(const std::vector<double>& apart) const {
     constexpr std::size_t kMost = 3;
     std::vector<std::size_t> order;
     for (std::size_t i = 0; i < apart.size(); ++i)
-      if (apart[i] < kExplained * norm) order.push_back(i);
+      if (apart[i] < kExplained) order.push_back(i);
     std::ranges::stable_sort(order, {}, [&](std::size_t i) { return apart[i]; });
     std::vector<PageFault> found;
     for (const std::size_t i : order) {
       if (found.size() == kMost) break;
       PageFault one = fault(static_cast<std::int64_t>(i));
       one.apart = apart[i];
-      one.norm = norm;
       if (one.change) found.push_back(std::move(one));
     }
     return found;
@@ -496,13 +494,15 @@ void measure_pages(const MeasuredRows& rows, AttentionMistakes& mistakes) {
   for (const std::int64_t size : sizes) {
     const std::int64_t count = (rows.shape().n + size - 1) / size;
     if (count < 2 || count > kMostPages) continue;
-    for (PageFault& one : pages.emplace_back(rows, mistakes, size).run()) {
-      constexpr double kClearly = 0.8;
-      if (found.empty() || one.apart < kClearly * found.back().apart) found.push_back(one);
-    }
+    // Smaller pages have to explain more.
+    constexpr double kClearly = 0.8;
+    const double coarser = found.empty() ? 1.0 : kClearly * found.front().apart;
+    std::vector<PageFault> own = pages.emplace_back(rows, mistakes, size).run();
+    std::erase_if(own, [&](const PageFault& one) { return one.apart >= coarser; });
+    found.insert(found.begin(), own.begin(), own.end());
   }
   std::ranges::stable_sort(found, {}, &PageFault::apart);
-  constexpr std::size_t kMost = 4;
+  constexpr std::size_t kMost = 6;
   for (std::size_t i = 0; i < std::min(kMost, found.size()); ++i)
     mistakes.add(found[i].name, found[i].text, found[i].change);
   measure_columns_of_k(rows, mistakes);

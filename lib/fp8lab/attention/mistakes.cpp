@@ -132,13 +132,13 @@ void AttentionMistakes::add_known() {
   heads();
   softmax();
   threads();
-  splits();
   rows_of_v();
   zero_rows();
   const std::int64_t tiles = tiles_of(shape_.n, options_.kv_tile);
   constexpr std::int64_t kMostTiles = 12;
   for (std::int64_t t = 0; t < tiles && tiles <= kMostTiles; ++t) add_tile(t);
   memory();
+  splits();  // a lost part may be a lost tile
   formats();
   units();
 }
@@ -284,6 +284,13 @@ void AttentionMistakes::softmax() {
           [](AttentionVariant& v) { v.maximum = RowMaximum::own_tile; });
   variant("no_maximum", "no maximum is subtracted before exp2",
           [](AttentionVariant& v) { v.maximum = RowMaximum::none; });
+  add("position_bias",
+      "scores have a bias of positions (ALiBi): slopes 2^(-8 (h + 1) / heads), times j - i - n + m",
+      [&](AttentionMistake& m) {
+        for (std::int64_t h = 0; h < shape_.heads; ++h)
+          m.variant.slopes.push_back(static_cast<float>(
+              std::exp2(-8.0 * static_cast<double>(h + 1) / static_cast<double>(shape_.heads))));
+      });
   variant("no_division", "O is not divided by the row sum",
           [](AttentionVariant& v) { v.divisions = 0; });
   variant("two_divisions", "O is divided by the row sum twice",
