@@ -38,11 +38,13 @@
 #include "fp8lab/scaling/auto_scaling.hpp"
 #include "fp8lab/scaling/cast_search.hpp"
 #include "fp8lab/scaling/presets.hpp"
+#include "fp8lab/scaling/quantize.hpp"
 #include "fp8lab/scaling/scale_rule.hpp"
 #include "fp8lab/tensors/codes.hpp"
 #include "fp8lab/tensors/slices.hpp"
 #include "fp8lab/verify/expect.hpp"
 #include "fp8lab/verify/grouped.hpp"
+#include "fp8lab/verify/verify.hpp"
 #include "lab/experiment/parameters.hpp"
 #include "lab/experiment/table.hpp"
 #include "lab/plots/plot_json.hpp"
@@ -118,6 +120,24 @@ void add_scaling(std::vector<Job>& jobs) {
                       }
                     }
                   }});
+  jobs.push_back(
+      {"verify_quantizer", [](Bits& bits) {
+         const Inputs& in = inputs();
+         const Recipe& recipe = find_preset("deepgemm").recipe(TensorRole::activation);
+         QuantizedTensor q = Quantizer(recipe).quantize({in.x, 8, 128});
+         q.codes[3] ^= 1;
+         q.inverse_scales[5] *= 1.5F;
+         const Operand scales{
+             "scale", view_of(ElementType::f32, {8, 1}, std::span<const float>(q.inverse_scales)),
+             nullptr};
+         const Operand codes{
+             "got", view_of(ElementType::e4m3fn, {8, 128}, std::span<const std::uint8_t>(q.codes)),
+             nullptr};
+         bits.add(describe(verify_quantizer(
+             recipe, "deepgemm (activation)",
+             {"x", view_of(ElementType::f32, {8, 128}, std::span<const float>(in.x)), nullptr},
+             &scales, codes)));
+       }});
   jobs.push_back({"triton_interpreter_code", [](Bits& bits) {
                     for (const float x : inputs().x)
                       bits.add(triton_interpreter_code(format(FormatId::e5m2), x));
