@@ -110,7 +110,8 @@ class CodeValues {
       most = std::max(most, value / right - room);
       least = std::min(least, value / right + room);
     }
-    return most <= least * (1.0 + 1e-3) || most <= least;
+    // Numbers of another format are steps of an eighth apart; sums that truncate bend these.
+    return most <= least * 1.02;
   }
 
   void describe(Side side, const CodeMatrix& m, const CodeTable& table, Measurement& result) const {

@@ -566,8 +566,13 @@ class TermWeights {
     Eigen::Index rank = 0;
     for (double rest = total; rank < s.size() && rest > rounding; ++rank) rest -= s(rank);
     if (rank == 0 || 3 * rank > 2 * s.size()) return;
-    result.lines.push_back(
-        fmt::format("what was added to the right sums is a product of {}", counted(rank, "term")));
+    // Any few wrong outputs are a product of few terms: that is said of many rows and columns
+    // alone.
+    const auto wrong_rows = (left.rowwise().squaredNorm().array() > rounding).count();
+    const auto wrong_columns = (left.colwise().squaredNorm().array() > rounding).count();
+    if (2 * rank <= std::min(wrong_rows, wrong_columns))
+      result.lines.push_back(fmt::format("what was added to the right sums is a product of {}",
+                                         counted(rank, "term")));
     bool tail = false;
     for (const std::int64_t step : {16, 32, 64, 128, 256})
       tail = tail || (k % step != 0 && rank == step - k % step);

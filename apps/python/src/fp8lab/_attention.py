@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, TypedDict, Unpack
+from typing import Any, TypedDict, Unpack, cast
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -147,8 +147,7 @@ def pack_kv_rows(x: ArrayLike) -> NDArray[np.uint8]:
     array = as_array("x", x)
     if array.ndim != 2 or array.shape[1] != 576 or array.shape[0] == 0:
         raise bad("x", "[rows, 576]", list(array.shape))
-    packed: NDArray[np.uint8] = _core.pack_kv_rows(as_float32("x", array))
-    return packed
+    return cast("NDArray[np.uint8]", _core.pack_kv_rows(as_float32("x", array)))
 
 
 @in_own_mode
@@ -162,8 +161,7 @@ def read_kv_rows(rows: ArrayLike) -> NDArray[np.float32]:
         raise bad("rows", "[rows, 656]", list(array.shape))
     if array.dtype != np.uint8:
         raise bad("rows", "uint8", array.dtype)
-    values: NDArray[np.float32] = _core.read_kv_rows(np.ascontiguousarray(array))
-    return values
+    return cast("NDArray[np.float32]", _core.read_kv_rows(np.ascontiguousarray(array)))
 
 
 class AttentionSettings(TypedDict, total=False):
