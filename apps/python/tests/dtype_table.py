@@ -284,6 +284,14 @@ def written(x, stated):
         return raw(column if column.dtype.kind == "U" else column.astype(np.float64))
 
 
+def cast_found(x=A, codes=None, scales=None, **stated):
+    """Whether a search with these arrays got through, and its answer for x."""
+    made = fp8lab.quantize(A)
+    codes, scales = made.codes if codes is None else codes, made.inverse_scales if scales is None else scales
+    found = fp8lab.identify_cast(x, codes, scales, **stated)
+    return repr((found.explained, len(found.recipes)) if codes is made.codes else "read").encode()
+
+
 def table():
     """All places by name."""
     places = dict(places_of_products()) | dict(places_of_attention())
@@ -316,6 +324,19 @@ def table():
         "QuantizedTensor.inverse_scales": Place(
             np.array([[2]], f32), lambda x, stated: raw(quantized(inverse_scales=x).dequantize()), "values", EVERY,
             ("inverse_scales",),
+        ),
+        "identify_cast.x": Place(A, lambda x, stated: cast_found(x), "values", EVERY, ("x",)),
+        "identify_cast.codes": Place(
+            A, lambda x, stated: cast_found(codes=x), "typed", frozenset({"float8_e4m3fn", "float8_e5m2"}),
+            ("codes", "codes_format", "scales"),  # no recipe has one scale for codes of other formats
+        ),
+        "identify_cast.scales": Place(
+            np.array([[2]], f32), lambda x, stated: cast_found(scales=x, **stated), "scales", frozenset(SCALES),
+            ("scales", "scale_format"), "scale_format",
+        ),
+        "pack_kv_rows.x": Place(np.ones((1, 576), f32), lambda x, stated: raw(fp8lab.pack_kv_rows(x)), "values", EVERY, ("x",)),
+        "read_kv_rows.rows": Place(
+            np.zeros((1, 656), f32), lambda x, stated: raw(fp8lab.read_kv_rows(x)), "bytes", frozenset({"uint8"}), ("rows",)
         ),
         "replay.cases a": Place(A, replayed("a"), "typed", frozenset({"float8_e4m3fn"}), ("a", "a_format")),
         "replay.cases b": Place(A, replayed("b"), "typed", frozenset({"float8_e4m3fn"}), ("b", "b_format")),

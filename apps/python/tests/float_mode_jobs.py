@@ -240,6 +240,14 @@ def _():
             yield scaler.mu
 
 
+@job("kv_caches", "pack_kv_rows", "read_kv_rows", "testing.attention_tolerance")
+def _():
+    rows = fp8lab.pack_kv_rows(np.resize(QKV[0].astype(f32), (2, 576)))
+    yield [rows, fp8lab.read_kv_rows(rows)]
+    yield list(fp8lab.kv_caches().items())
+    yield testing.attention_tolerance((2, 1, 8, 64, 32), trials=3)
+
+
 @job("attention", "verify_attention", "testing.assert_attention_matches", "attention_calls", "AttentionCall.options_for")
 def _():
     options = {"softmax_scale": 0.1, "p_offset": 7.3, "rescale_threshold": 0.7, "kv_tile": 32, "q_tile": 16}

@@ -50,8 +50,8 @@ def of_dtype(values, dtype):
 
 def canonical(place):
     """What a working cell must give."""
-    dtype = ml_dtypes.float8_e4m3fn if place.kind in ("codes", "typed") else np.float32
-    return place.run(place.values.astype(dtype), {})
+    dtypes = {"codes": ml_dtypes.float8_e4m3fn, "typed": ml_dtypes.float8_e4m3fn, "bytes": np.uint8}
+    return place.run(place.values.astype(dtypes.get(place.kind, np.float32)), {})
 
 
 def words(values, name):

@@ -155,6 +155,10 @@ def read_kv_rows(rows: ArrayLike) -> NDArray[np.float32]:
     """The values [rows, 576] of rows of DeepSeek-V3.2's latent cache, uint8 [rows, 656].
 
     Codes times inverse scales are rounded to BF16. ValueError for other shapes and types.
+
+    >>> import fp8lab, numpy as np
+    >>> fp8lab.read_kv_rows(np.zeros((1, 656), np.uint8)).shape
+    (1, 576)
     """
     array = as_array("rows", rows)
     if array.ndim != 2 or array.shape[1] != 656 or array.shape[0] == 0:

@@ -245,7 +245,7 @@ def identify_cast(
     """
     values = as_matrix("x", x)
     words, name = codes_of("codes", codes, codes_format)
-    if words.dtype != np.uint8:
+    if words.dtype != np.uint8 or name == "e8m0fnu":
         raise bad("codes", "FP8, FP6 or FP4 codes", name)
     factors = scale_values("scales", scale_array("scales", scales, scale_format))
     fields = _core.identify_cast(

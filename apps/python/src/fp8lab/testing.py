@@ -245,7 +245,7 @@ def attention_tolerance(
     `fp8lab.attention`. ValueError for arguments that do not fit.
 
     >>> from fp8lab.testing import attention_tolerance
-    >>> t = attention_tolerance((2, 1, 8, 256, 32), trials=3)
+    >>> t = attention_tolerance((2, 1, 8, 256, 32))
     >>> 0.01 < t.relative_l2 < 0.2, "negated" in t.missed["relative_l2"]
     (True, False)
     """
