@@ -57,7 +57,6 @@ class ProductHypotheses {
                       std::back_inserter(mistakes));
     for (const CastMistake& mistake : mistakes)
       if (!mistake.of_result) cast(golden, mistake);
-    clamped(golden);
     scales();
     places_of_c();
     formats();
@@ -77,6 +76,7 @@ class ProductHypotheses {
     blocks_of_k(golden);
     for (const CastMistake& mistake : mistakes)
       if (mistake.of_result) cast(golden, mistake);
+    clamped(golden);  // a limit of 0 is relu, which has a name
     if (judge_.any_cause()) return;
     for (const KernelMistake& mistake : kernel_mistakes(sampled_)) nearly(mistake, golden);
     tables_of_codes();

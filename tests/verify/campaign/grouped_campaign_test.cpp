@@ -171,7 +171,8 @@ class Grouped {
     launch(name + "a group's scale of A missing", {"missing_scale_a"}, t,
            [=](GroupTensors& g) { std::ranges::fill(rows(g), one); });
     launch(name + "a group's scale of B one binade low",
-           {"scale_b_one_exponent_low", "halved_output"}, t, [=](GroupTensors& g) {
+           {"scale_b_one_exponent_low", "scale_a_one_exponent_low", "halved_output"}, t,
+           [=](GroupTensors& g) {
              for (std::uint8_t& byte : weights(g)) byte = static_cast<std::uint8_t>(byte - binade);
            });
     launch(name + "a group's scale of A of the block before", {"stale_scale_a"}, t,
