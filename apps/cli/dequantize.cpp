@@ -78,9 +78,8 @@ int run(const DequantizeArguments& options) {
   DequantizeModelOptions request{options.layout, {}};
   if (!options.dtype.empty()) {
     request.type = find_element_type(options.dtype);
-    const bool fits = request.type == ElementType::f32 || request.type == ElementType::bf16 ||
-                      request.type == ElementType::f16;
-    require(fits, "--dtype", "f32, bf16 or f16", options.dtype);
+    require(is_float_of_32_bits_or_fewer(*request.type), "--dtype", "f32, bf16 or f16",
+            options.dtype);
   }
   if (!options.layout.empty()) (void)find_layout(options.layout);
   const ModelDirectory source(options.input);

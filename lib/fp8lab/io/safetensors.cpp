@@ -22,40 +22,6 @@ using nlohmann::json;
 constexpr std::uint64_t kMaxHeader = 100'000'000;  // the reference implementation's limit
 constexpr std::string_view kMetadata = "__metadata__";
 
-struct Dtype {
-  std::string_view name;
-  ElementType type;
-};
-
-// The FNUZ names are newer than the others: older readers refuse such files.
-constexpr Dtype kDtypes[] = {{"F64", ElementType::f64},
-                             {"F32", ElementType::f32},
-                             {"F16", ElementType::f16},
-                             {"BF16", ElementType::bf16},
-                             {"F8_E4M3", ElementType::e4m3fn},
-                             {"F8_E5M2", ElementType::e5m2},
-                             {"F8_E8M0", ElementType::e8m0fnu},
-                             {"U8", ElementType::u8},
-                             {"U16", ElementType::u16},
-                             {"U32", ElementType::u32},
-                             {"U64", ElementType::u64},
-                             {"I8", ElementType::i8},
-                             {"I16", ElementType::i16},
-                             {"I32", ElementType::i32},
-                             {"I64", ElementType::i64},
-                             {"BOOL", ElementType::boolean},
-                             {"F8_E4M3FNUZ", ElementType::e4m3fnuz},
-                             {"F8_E5M2FNUZ", ElementType::e5m2fnuz},
-                             {"F4", ElementType::e2m1x2},
-                             {"F6_E2M3", ElementType::e2m3x4},
-                             {"F6_E3M2", ElementType::e3m2x4}};
-
-std::string_view dtype_name(ElementType type) {
-  for (const Dtype& dtype : kDtypes)
-    if (dtype.type == type) return dtype.name;
-  return "";
-}
-
 json parse_header(std::string_view text, const std::string& file) {
   constexpr int kDepth = 3;  // {"name": {"shape": [...]}}
   return parse_json<json>(text, file + ": header", kDepth);
@@ -98,8 +64,8 @@ class EntryParser {
   }
   ElementType dtype(const json& value) const {
     if (!value.is_string()) fail("dtype: expected a string");
-    for (const Dtype& known : kDtypes)
-      if (known.name == value.get_ref<const std::string&>()) return known.type;
+    if (const auto type = element_type_in_safetensors(value.get_ref<const std::string&>()))
+      return *type;
     fail(fmt::format("unknown dtype '{}'", value.get<std::string>().substr(0, 40)));
   }
   std::vector<std::uint64_t> integers(const json& value, std::string_view key,
@@ -153,7 +119,7 @@ void check_names(const std::vector<TensorSpec>& tensors) {
     const std::string argument = "tensor '" + item.name + "'";
     require(item.name != kMetadata && names.insert(item.name).second, argument, "a unique name",
             item.name);
-    require(!dtype_name(item.type).empty(), argument, "a type that the format has a name for",
+    require(!safetensors_name(item.type).empty(), argument, "a type that the format has a name for",
             to_string(item.type));
   }
 }
@@ -183,7 +149,7 @@ std::string preamble(const std::vector<TensorSpec>& tensors,
   std::uint64_t offset = 0;
   for (const TensorSpec& item : tensors) {
     const std::uint64_t end = offset + item.bytes();
-    header.emplace_back(item.name, nlohmann::ordered_json{{"dtype", dtype_name(item.type)},
+    header.emplace_back(item.name, nlohmann::ordered_json{{"dtype", safetensors_name(item.type)},
                                                           {"shape", item.shape},
                                                           {"data_offsets", {offset, end}}});
     offset = end;

@@ -10,9 +10,7 @@ namespace {
 
 void require_floats(std::string_view name, std::string_view shape, bool fits,
                     const TensorView& tensor) {
-  const bool floats = tensor.type == ElementType::f32 || tensor.type == ElementType::f16 ||
-                      tensor.type == ElementType::bf16 || tensor.type == ElementType::f64;
-  require(fits && floats, name, fmt::format("floats {}", shape),
+  require(fits && is_float(tensor.type), name, fmt::format("floats {}", shape),
           fmt::format("{} {}", to_string(tensor.type), shape_text(tensor.shape)));
 }
 

@@ -28,11 +28,6 @@ void require_matrix(std::string_view name, std::string_view shape, const TensorV
   require(tensor.shape.size() == 2, name, fmt::format("a matrix {}", shape), shape_of(tensor));
 }
 
-bool is_float(ElementType type) {
-  return type == ElementType::f32 || type == ElementType::f16 || type == ElementType::bf16 ||
-         type == ElementType::f64;
-}
-
 /// The instructions whose operands have this format.
 std::vector<std::string_view> readers_of(FormatId id) {
   std::vector<std::string_view> names;

@@ -79,8 +79,8 @@ ProbeKernel file_kernel(const fs::path& folder) {
     const ElementType type = d.tensor().type;
     require(d.tensor().shape == shape, (here / "d.npy").string(), shape_text(shape),
             shape_text(d.tensor().shape));
-    require(type == ElementType::f32 || type == ElementType::f16 || type == ElementType::bf16,
-            (here / "d.npy").string(), "float32, float16 or bfloat16", to_string(type));
+    require(is_float_of_32_bits_or_fewer(type), (here / "d.npy").string(),
+            "float32, float16 or bfloat16", to_string(type));
     return ProbeOutputs{to_float(d.tensor()), *format_of(type)};
   };
 }

@@ -88,49 +88,52 @@ struct ElementTraits {
   std::string_view name;
   int bits;                        ///< of a stored element
   std::optional<FormatId> format;  ///< of codes and floats that share no bytes
+  std::string_view safetensors;    ///< the name in these files; empty: they hold none
   std::vector<float> (*to_float)(const TensorView&, std::int64_t count);
 };
 
 template <class T>
-constexpr ElementTraits number(ElementType type, std::string_view name) {
-  return {type, name, 8 * sizeof(T), std::nullopt, convert<T>};
+constexpr ElementTraits number(ElementType type, std::string_view name,
+                               std::string_view safetensors) {
+  return {type, name, 8 * sizeof(T), std::nullopt, safetensors, convert<T>};
 }
-constexpr ElementTraits codes(ElementType type, FormatId id) {
+constexpr ElementTraits codes(ElementType type, FormatId id, std::string_view safetensors) {
   const Format& f = format(id);
-  return {type, f.name, f.storage_bits, id, decode};
+  return {type, f.name, f.storage_bits, id, safetensors, decode};
 }
-constexpr ElementTraits packed_codes(ElementType type, std::string_view name, int bits) {
-  return {type, name, bits, std::nullopt, decode_packed};
+constexpr ElementTraits packed_codes(ElementType type, std::string_view name, int bits,
+                                     std::string_view safetensors) {
+  return {type, name, bits, std::nullopt, safetensors, decode_packed};
 }
 
 using enum ElementType;
 
 /// One row a type, in the order of the enumerators.
 constexpr std::array kElements{
-    number<double>(f64, "f64"),
-    ElementTraits{f32, "f32", 32, FormatId::f32, convert<float>},
-    codes(f16, FormatId::f16),
-    codes(bf16, FormatId::bf16),
-    codes(e4m3fn, FormatId::e4m3fn),
-    codes(e5m2, FormatId::e5m2),
-    codes(e8m0fnu, FormatId::e8m0fnu),
-    codes(e4m3fnuz, FormatId::e4m3fnuz),
-    codes(e5m2fnuz, FormatId::e5m2fnuz),
-    codes(e2m1, FormatId::e2m1),
-    codes(e2m3, FormatId::e2m3),
-    codes(e3m2, FormatId::e3m2),
-    packed_codes(e2m1x2, "e2m1x2", 4),
-    packed_codes(e2m3x4, "e2m3x4", 6),
-    packed_codes(e3m2x4, "e3m2x4", 6),
-    number<std::uint8_t>(u8, "u8"),
-    number<std::uint16_t>(u16, "u16"),
-    number<std::uint32_t>(u32, "u32"),
-    number<std::uint64_t>(u64, "u64"),
-    number<std::int8_t>(i8, "i8"),
-    number<std::int16_t>(i16, "i16"),
-    number<std::int32_t>(i32, "i32"),
-    number<std::int64_t>(i64, "i64"),
-    number<std::uint8_t>(boolean, "bool"),
+    number<double>(f64, "f64", "F64"),
+    ElementTraits{f32, "f32", 32, FormatId::f32, "F32", convert<float>},
+    codes(f16, FormatId::f16, "F16"),
+    codes(bf16, FormatId::bf16, "BF16"),
+    codes(e4m3fn, FormatId::e4m3fn, "F8_E4M3"),
+    codes(e5m2, FormatId::e5m2, "F8_E5M2"),
+    codes(e8m0fnu, FormatId::e8m0fnu, "F8_E8M0"),
+    codes(e4m3fnuz, FormatId::e4m3fnuz, "F8_E4M3FNUZ"),
+    codes(e5m2fnuz, FormatId::e5m2fnuz, "F8_E5M2FNUZ"),
+    codes(e2m1, FormatId::e2m1, ""),
+    codes(e2m3, FormatId::e2m3, ""),
+    codes(e3m2, FormatId::e3m2, ""),
+    packed_codes(e2m1x2, "e2m1x2", 4, "F4"),
+    packed_codes(e2m3x4, "e2m3x4", 6, "F6_E2M3"),
+    packed_codes(e3m2x4, "e3m2x4", 6, "F6_E3M2"),
+    number<std::uint8_t>(u8, "u8", "U8"),
+    number<std::uint16_t>(u16, "u16", "U16"),
+    number<std::uint32_t>(u32, "u32", "U32"),
+    number<std::uint64_t>(u64, "u64", "U64"),
+    number<std::int8_t>(i8, "i8", "I8"),
+    number<std::int16_t>(i16, "i16", "I16"),
+    number<std::int32_t>(i32, "i32", "I32"),
+    number<std::int64_t>(i64, "i64", "I64"),
+    number<std::uint8_t>(boolean, "bool", "BOOL"),
 };
 
 constexpr bool in_order() {
@@ -162,6 +165,14 @@ std::size_t storage_bytes(ElementType type, std::int64_t count, std::string_view
                       to_string(type)),
           fmt::format("{}", count));
   return elements / group * (group * element_bits(type) / 8);
+}
+
+std::string_view safetensors_name(ElementType type) { return traits(type).safetensors; }
+
+std::optional<ElementType> element_type_in_safetensors(std::string_view name) {
+  for (const ElementTraits& row : kElements)
+    if (!name.empty() && row.safetensors == name) return row.type;
+  return std::nullopt;
 }
 
 ElementType find_element_type(std::string_view name) {

@@ -50,6 +50,21 @@ std::string_view to_string(ElementType type);
 /// `find_format` knows are accepted too). Throws `Error`.
 ElementType find_element_type(std::string_view name);
 
+/// Whether the elements are floats: F64, F32, F16 or BF16.
+constexpr bool is_float(ElementType type) {
+  return type == ElementType::f64 || type == ElementType::f32 || type == ElementType::f16 ||
+         type == ElementType::bf16;
+}
+/// The same without F64: what weights, calibration samples and outputs of kernels are.
+constexpr bool is_float_of_32_bits_or_fewer(ElementType type) {
+  return is_float(type) && type != ElementType::f64;
+}
+
+/// The name of the type in safetensors files; empty where they have no such elements.
+std::string_view safetensors_name(ElementType type);
+/// The type of this name in safetensors files, or nothing.
+std::optional<ElementType> element_type_in_safetensors(std::string_view name);
+
 /// Bytes per element. Throws `Error` for packed codes, which share bytes.
 std::size_t element_bytes(ElementType type);
 

@@ -322,9 +322,7 @@ VerifyReport verify_cast(const CastSpec& spec, const Operand& x, const Operand* 
                          const Operand& got, const VerifyOptions& options) {
   const FloatEnvironment environment;
   const TensorView& input = x.tensor();
-  const bool is_float = input.type == ElementType::f32 || input.type == ElementType::f16 ||
-                        input.type == ElementType::bf16 || input.type == ElementType::f64;
-  require(is_float, x.name(), "floats to cast", to_string(input.type));
+  require(is_float(input.type), x.name(), "floats to cast", to_string(input.type));
   require(options.check.kind != Check::Kind::budget, "check", "bitwise or a gate, for a cast",
           "budget");
   require(format(spec.format).storage_bits == 8, "cast", "an 8-bit format such as e4m3fn",

@@ -113,9 +113,8 @@ void require_sample(const Preset& preset, const fs::path& file, const NamedTenso
                     std::int64_t k) {
   const TensorView& tensor = item.tensor;
   const std::string argument = fmt::format("{}: '{}'", file.string(), item.name);
-  const bool is_float = tensor.type == ElementType::f32 || tensor.type == ElementType::f16 ||
-                        tensor.type == ElementType::bf16;
-  require(is_float, argument, "f32, f16 or bf16 elements", to_string(tensor.type));
+  require(is_float_of_32_bits_or_fewer(tensor.type), argument, "f32, f16 or bf16 elements",
+          to_string(tensor.type));
   require(!tensor.shape.empty() && tensor.shape.back() == k && tensor.size() > 0, argument,
           fmt::format("inputs [..., {}]", k), shape_text(tensor.shape));
   require_recipe_takes(preset.name, preset.activation, {item.name, tensor.type, tensor.shape});

@@ -34,10 +34,6 @@ bool is_linear(std::string_view module) {
          std::find(kLinear.begin(), kLinear.end(), leaf) != kLinear.end();
 }
 
-bool is_float_type(ElementType type) {
-  return type == ElementType::bf16 || type == ElementType::f16 || type == ElementType::f32;
-}
-
 std::string tile_text(std::int64_t rows, std::int64_t columns) {
   return fmt::format("{} x {}", rows, columns);
 }
@@ -130,7 +126,8 @@ void check_ignored(const ModelDirectory& source, const StoredModel& model,
   for (const WeightShard& shard : source.shards())
     for (const TensorSpec& tensor : shard.tensors) {
       const std::string module(module_of(tensor.name));
-      const bool stays = !module.empty() && tensor.shape.size() == 2 && is_float_type(tensor.type);
+      const bool stays =
+          !module.empty() && tensor.shape.size() == 2 && is_float_of_32_bits_or_fewer(tensor.type);
       if (stays && is_linear(module) && !quantized.contains(module) &&
           !model.stored.ignores(module))
         findings.push_back({"names", tensor.name,

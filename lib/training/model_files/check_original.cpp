@@ -85,11 +85,6 @@ struct Original {
   }
 };
 
-bool is_float_view(const TensorView& view) {
-  return view.type == ElementType::f32 || view.type == ElementType::f16 ||
-         view.type == ElementType::bf16;
-}
-
 /// Rows [first, first + rows) of an expert, in the order of its codes.
 std::vector<float> original_rows(const StoredWeight& weight, const TensorView& original,
                                  std::int64_t expert, std::int64_t first, std::int64_t rows) {
@@ -235,7 +230,7 @@ class OriginalCheck {
            fmt::format("expected {} in the original, got none", weight.written.name));
       return;
     }
-    if (!is_float_view(*original) || original->shape != weight.written.shape) {
+    if (!is_float_of_32_bits_or_fewer(original->type) || original->shape != weight.written.shape) {
       tell("shape", weight.codes.name,
            fmt::format("expected the original's {}, which is {} {}, got {}", weight.written.name,
                        to_string(original->type), shape_text(original->shape),

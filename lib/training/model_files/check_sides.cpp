@@ -40,9 +40,8 @@ std::vector<float> values_of(const ModelDirectory& source, const StoredTensor& t
 }
 
 bool holds_numbers(const TensorSpec& spec) {
-  const bool is_float = spec.type == ElementType::f32 || spec.type == ElementType::bf16 ||
-                        spec.type == ElementType::f16;
-  return is_float && element_count(spec.shape, spec.name) <= kMostValues;
+  return is_float_of_32_bits_or_fewer(spec.type) &&
+         element_count(spec.shape, spec.name) <= kMostValues;
 }
 
 std::string kind_of(SideScale side) {

@@ -57,9 +57,8 @@ class HeadAmax {
   explicit HeadAmax(std::int64_t heads) : largest_(static_cast<std::size_t>(heads), 0.0F) {}
 
   void observe(const std::string& name, const TensorView& tensor) {
-    const bool is_float = tensor.type == ElementType::f32 || tensor.type == ElementType::f16 ||
-                          tensor.type == ElementType::bf16;
-    require(is_float, name, "f32, f16 or bf16 elements", to_string(tensor.type));
+    require(is_float_of_32_bits_or_fewer(tensor.type), name, "f32, f16 or bf16 elements",
+            to_string(tensor.type));
     const auto heads = static_cast<std::int64_t>(largest_.size());
     require(!tensor.shape.empty() && tensor.size() > 0 && tensor.shape.back() % heads == 0, name,
             fmt::format("keys or values [..., {} * head_dim]", heads), shape_text(tensor.shape));

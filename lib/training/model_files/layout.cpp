@@ -172,13 +172,9 @@ bool is_embedding(std::string_view module) {
                      [&](std::string_view part) { return lower.find(part) != std::string::npos; });
 }
 
-bool is_float_matrix_type(ElementType type) {
-  return type == ElementType::f32 || type == ElementType::bf16 || type == ElementType::f16;
-}
-
 /// Why elements of a type are not quantized; empty where they are.
 std::string type_fault(ElementType type) {
-  if (is_float_matrix_type(type)) return {};
+  if (is_float_of_32_bits_or_fewer(type)) return {};
   const std::optional<FormatId> id = format_of(type);
   if (id && format(*id).storage_bits == 8) return fmt::format("{} already", to_string(type));
   return fmt::format("{} elements, not f32, f16 or bf16", to_string(type));

@@ -44,10 +44,6 @@ void require_type(const TensorSpec& spec, bool fits, std::string_view expected) 
   require(fits, argument_of(spec), expected, to_string(spec.type));
 }
 
-bool is_plain_scale(ElementType type) {
-  return type == ElementType::f32 || type == ElementType::bf16 || type == ElementType::f16;
-}
-
 bool is_e8m0_scale(ElementType type) {
   return type == ElementType::u8 || type == ElementType::e8m0fnu;
 }
@@ -65,7 +61,8 @@ WeightForm fp8_form(const StoredWeight& weight, const WeightForm& said, bool u8_
     require_type(scale, is_e8m0_scale(scale.type), "u8 or e8m0fnu scales");
     return form;
   }
-  const bool fits = is_plain_scale(scale.type) || scale.type == ElementType::e8m0fnu ||
+  const bool fits = is_float_of_32_bits_or_fewer(scale.type) ||
+                    scale.type == ElementType::e8m0fnu ||
                     (scale.type == ElementType::u8 && u8_is_e8m0);
   require_type(scale, fits, "f32, bf16, f16 or e8m0fnu scales");
   return form;
@@ -401,7 +398,7 @@ std::vector<float> read_scales(const ModelDirectory& source, const StoredWeight&
   const FloatEnvironment environment;
   std::unique_ptr<SafetensorsFile> other;
   const TensorView view = view_in(source, weight.scale, file, other);
-  if (is_plain_scale(view.type)) return spread(weight, to_float(view));
+  if (is_float_of_32_bits_or_fewer(view.type)) return spread(weight, to_float(view));
   const bool two_level = weight.form.scales == ScaleKind::two_level;
   const std::span<const float> table =
       decode_table(two_level ? FormatId::e4m3fn : FormatId::e8m0fnu);

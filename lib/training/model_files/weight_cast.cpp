@@ -176,9 +176,8 @@ struct CastWork {
 void require_weight(const Recipe& recipe, const TensorView& weight) {
   require(weight.shape.size() == 2 && !weight.fortran_order, "weight", "row-major [rows, k]",
           shape_text(weight.shape));
-  require(weight.type == ElementType::f32 || weight.type == ElementType::bf16 ||
-              weight.type == ElementType::f16,
-          "weight", "f32, f16 or bf16 elements", to_string(weight.type));
+  require(is_float_of_32_bits_or_fewer(weight.type), "weight", "f32, f16 or bf16 elements",
+          to_string(weight.type));
   require(recipe.row_block > 0 || recipe.k_block == 0, "recipe",
           "tiles of a row, a block or the tensor",
           fmt::format("{} x {}", recipe.row_block, recipe.k_block));
@@ -365,8 +364,7 @@ void require_scaled(const ScaledCodes& weight, ElementType type) {
   require(codes.shape.size() == 2 && id && format(*id).storage_bits == 8 && weight.row_block > 0 &&
               weight.k_block > 0,
           "codes", "one code per byte or packed, [rows, k] in blocks", shape_text(codes.shape));
-  require(type == ElementType::f32 || type == ElementType::f16 || type == ElementType::bf16, "type",
-          "f32, f16 or bf16", to_string(type));
+  require(is_float_of_32_bits_or_fewer(type), "type", "f32, f16 or bf16", to_string(type));
   const auto scales = static_cast<std::size_t>(ceil_divide(codes.shape[0], weight.row_block) *
                                                ceil_divide(codes.shape[1], weight.k_block));
   require(weight.inverse_scales.size() == scales, "scales", fmt::format("{}", scales),
