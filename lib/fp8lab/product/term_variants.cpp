@@ -54,7 +54,7 @@ CodeMatrix moved(const CodeMatrix& m, std::span<const std::int64_t> rows, std::i
 /// What the recipe casts: the element times its scale, or divided by the inverse.
 float cast_argument(const RecipeCast& how, float x, std::int64_t row, std::int64_t k) {
   const QuantizedTensor& q = *how.tensor;
-  const auto tile = static_cast<std::size_t>(row / q.row_block * q.tile_columns() + k / q.k_block);
+  const std::size_t tile = q.tile_of(row, k);
   if (is_two_level(how.rule)) return x / q.total_inverse_scale(tile);
   return scaled_element(how.rule, x, {q.scales[tile], q.inverse_scales[tile]});
 }

@@ -117,8 +117,7 @@ void StripEncoder::tile_row(const float* values, std::int64_t stride, std::int64
     kernels_.amax(values + r * stride, count, block, amax_ignores_nan(recipe_.rule),
                   one_piece ? 0 : kAhead, largest);
   scales_.make();
-  scales_.store(
-      static_cast<std::size_t>(row / q_.row_block * q_.tile_columns() + column / q_.k_block), q_);
+  scales_.store(q_.tile_of(row, column), q_);
   for (std::int64_t r = 0; r < rows; ++r)
     caster_.add(values + r * stride, count, block, scales_.factors(),
                 {.near = one_piece ? count : kAhead, .far = kFarAhead},

@@ -139,8 +139,7 @@ std::vector<float> dequantize(const QuantizedTensor& q) {
   for (std::int64_t r = 0; r < q.rows; ++r)
     for (std::int64_t c = 0; c < q.k; ++c) {
       const auto at = static_cast<std::size_t>(r * q.k + c);
-      const auto tile =
-          static_cast<std::size_t>((r / q.row_block) * q.tile_columns() + c / q.k_block);
+      const auto tile = q.tile_of(r, c);
       values[at] = table[q.codes[at]] * q.total_inverse_scale(tile);
     }
   return values;

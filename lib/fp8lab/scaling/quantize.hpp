@@ -50,6 +50,10 @@ struct QuantizedTensor {
 
   [[nodiscard]] std::int64_t tile_rows() const { return (rows + row_block - 1) / row_block; }
   [[nodiscard]] std::int64_t tile_columns() const { return (k + k_block - 1) / k_block; }
+  /// The number of the tile that holds an element.
+  [[nodiscard]] std::size_t tile_of(std::int64_t row, std::int64_t column) const {
+    return static_cast<std::size_t>(row / row_block * tile_columns() + column / k_block);
+  }
   [[nodiscard]] CodeMatrix matrix() const;
   /// The scales for a product. Block-scaled instructions apply MX and two-level scales.
   [[nodiscard]] InverseScales inverse() const {

@@ -54,8 +54,7 @@ void add_tile_ranges(const FloatMatrix& x, const QuantizedTensor& q, Quantizatio
     for (std::int64_t c = 0; c < x.k; ++c) {
       const float magnitude = std::abs(x.values[static_cast<std::size_t>(r * x.k + c)]);
       if (!(magnitude > 0.0F) || std::isinf(magnitude)) continue;
-      const auto tile =
-          static_cast<std::size_t>((r / q.row_block) * q.tile_columns() + c / q.k_block);
+      const auto tile = q.tile_of(r, c);
       low[tile] = std::min(low[tile], magnitude);
       high[tile] = std::max(high[tile], magnitude);
     }

@@ -413,11 +413,9 @@ std::vector<std::byte> codes_under(const Recipe& recipe, const QuantizedTensor& 
                                    std::span<const float> x, std::span<const float> inverse,
                                    float level) {
   std::vector<std::byte> codes(x.size());
-  const std::int64_t columns = like.tile_columns();
   for (std::size_t i = 0; i < x.size(); ++i) {
     const auto at = static_cast<std::int64_t>(i);
-    const auto tile = static_cast<std::size_t>(at / like.k / like.row_block * columns +
-                                               at % like.k / like.k_block);
+    const std::size_t tile = like.tile_of(at / like.k, at % like.k);
     const float total = inverse[tile] * level;
     const float value = is_two_level(recipe.rule)
                             ? x[i] / total
@@ -452,8 +450,7 @@ ScaleComparison compare_scales(const Recipe& recipe, const QuantizedTensor& righ
   std::size_t other = 0;
   for (std::size_t i = 0; i < codes.size(); ++i) {
     const auto at = static_cast<std::int64_t>(i);
-    const auto tile = static_cast<std::size_t>(
-        at / right.k / right.row_block * right.tile_columns() + at % right.k / right.k_block);
+    const std::size_t tile = right.tile_of(at / right.k, at % right.k);
     if (stored[tile] == right.inverse_scales[tile] && upper == right.tensor_inverse_scale) continue;
     ++looked_at;
     other += codes[i] != got[i] ? 1 : 0;
@@ -547,8 +544,7 @@ VerifyReport verify_quantizer(const Recipe& recipe, const std::string& label, co
   decide(report, options, false, [&](const std::vector<Check>& checks) {
     std::vector<float> scaled;
     for (const std::int64_t i : spread(std::ssize(values), kPowerSample)) {
-      const auto tile = static_cast<std::size_t>(
-          i / columns / right.row_block * right.tile_columns() + i % columns / right.k_block);
+      const std::size_t tile = right.tile_of(i / columns, i % columns);
       scaled.push_back(canonical(values[static_cast<std::size_t>(i)] * multiply[tile]));
     }
     return power_of_cast({recipe.format, recipe.policy}, scaled, checks, options.threads);
