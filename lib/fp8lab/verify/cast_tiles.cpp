@@ -227,13 +227,10 @@ class Tiles {
       const std::int64_t count = along_row ? columns : rows;
       for (const MeasuredTile* tile : wrong) {
         const std::int64_t own = along_row ? tile->column : tile->row;
-        std::optional<std::int64_t> source;
-        for (std::int64_t by = 1; by < count && !source; ++by)
-          for (const std::int64_t at : {own + by, own - by})
-            if (at >= 0 && at < count && !source &&
-                tile->holds(static_cast<double>(along_row ? given(tile->row, at)
-                                                          : given(at, tile->column))))
-              source = at;
+        const auto source = nearest_other(own, count, [&](std::int64_t at) {
+          return tile->holds(
+              static_cast<double>(along_row ? given(tile->row, at) : given(at, tile->column)));
+        });
         if (!source) return false;
         from.push_back(own);
         to.push_back(*source);
@@ -260,12 +257,9 @@ class Tiles {
     if (count > 65536) return false;
     for (const MeasuredTile* tile : wrong) {
       const std::int64_t own = tile->row * cast_.tile_columns() + tile->column;
-      std::optional<std::int64_t> source;
-      for (std::int64_t by = 1; by < count && !source; ++by)
-        for (const std::int64_t at : {own + by, own - by})
-          if (at >= 0 && at < count && !source &&
-              tile->holds(static_cast<double>(cast_.scales[static_cast<std::size_t>(at)])))
-            source = at;
+      const auto source = nearest_other(own, count, [&](std::int64_t at) {
+        return tile->holds(static_cast<double>(cast_.scales[static_cast<std::size_t>(at)]));
+      });
       if (!source) return false;
       from.push_back(own);
       to.push_back(*source);
@@ -285,12 +279,7 @@ class Tiles {
   static double short_number(double low, double high) {
     const double middle = 0.5 * (low + high);
     if (!(middle > 0.0) || !std::isfinite(middle)) return low;
-    for (int bits = 0; bits < 24; ++bits) {
-      const double step = std::ldexp(1.0, std::ilogb(middle) - bits);
-      const double nearest = std::round(middle / step) * step;
-      if (nearest >= low && nearest <= high) return nearest;
-    }
-    return middle;
+    return of_few_bits(middle, 0, 23, [&](double at) { return at >= low && at <= high; });
   }
   [[nodiscard]] static std::string roundings(const std::vector<MeasuredTile*>& wrong) {
     const auto truncated = std::ranges::count_if(wrong, [](const MeasuredTile* tile) {
@@ -335,11 +324,6 @@ class Tiles {
   std::size_t wrong_codes_ = 0;
 };
 
-bool same_scale(float a, float b) {
-  return std::bit_cast<std::uint32_t>(a) == std::bit_cast<std::uint32_t>(b) ||
-         (std::isnan(a) && std::isnan(b));
-}
-
 /// What a right scale may have become, and the words for it.
 struct ScaleChange {
   std::string text;
@@ -370,6 +354,11 @@ std::vector<ScaleChange> scale_changes() {
 }
 
 }  // namespace
+
+bool same_scale(float a, float b) {
+  return std::bit_cast<std::uint32_t>(a) == std::bit_cast<std::uint32_t>(b) ||
+         (std::isnan(a) && std::isnan(b));
+}
 
 Diagnosis diagnose_tiles(const TiledCast& cast) { return Tiles(cast).diagnose(); }
 
@@ -410,13 +399,12 @@ std::vector<std::string> describe_scales(std::span<const float> right, std::span
   for (const std::size_t at : wrong) {
     if (right.size() > 65536) break;
     const auto own = static_cast<std::int64_t>(at);
-    for (std::int64_t by = 1; by < std::ssize(right) && std::ssize(to) == std::ssize(from); ++by)
-      for (const std::int64_t other : {own + by, own - by})
-        if (other >= 0 && other < std::ssize(right) && std::ssize(to) == std::ssize(from) &&
-            same_scale(right[static_cast<std::size_t>(other)], got[at]))
-          to.push_back(other);
-    if (std::ssize(to) == std::ssize(from)) break;
+    const auto source = nearest_other(own, std::ssize(right), [&](std::int64_t other) {
+      return same_scale(right[static_cast<std::size_t>(other)], got[at]);
+    });
+    if (!source) break;
     from.push_back(own);
+    to.push_back(*source);
   }
   if (from.size() == wrong.size())
     lines.push_back(fmt::format("number i in memory is that of number {}",

@@ -34,6 +34,9 @@ struct TiledCast {
 /// rounding. The sample is all elements of at most 512 wrong tiles and of some right ones.
 Diagnosis diagnose_tiles(const TiledCast& cast);
 
+/// The same bits, or both NaN.
+bool same_scale(float a, float b);
+
 /// What stands in a grid [rows, columns] in place of the right scales, for a reader; empty if
 /// nothing differs.
 std::vector<std::string> describe_scales(std::span<const float> right, std::span<const float> got,

@@ -70,4 +70,15 @@ struct PositionRule {
 PositionRule rule_of(std::span<const std::int64_t> from, std::span<const std::int64_t> to,
                      std::int64_t count);
 
+/// Of `count` positions the nearest to `own`, but not `own` itself, that `holds`; of two as near,
+/// the later one.
+template <typename Holds>
+std::optional<std::int64_t> nearest_other(std::int64_t own, std::int64_t count,
+                                          const Holds& holds) {
+  for (std::int64_t by = 1; by < count; ++by)
+    for (const std::int64_t at : {own + by, own - by})
+      if (at >= 0 && at < count && holds(at)) return at;
+  return std::nullopt;
+}
+
 }  // namespace fp8lab

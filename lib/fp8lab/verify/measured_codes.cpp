@@ -91,12 +91,7 @@ class CodeValues {
   /// 0, or a number of few significant bits, where one is near enough to a measured one.
   static double short_number(double x, double near_it) {
     if (std::abs(x) <= 2.0 * near_it) return 0.0;
-    for (int bits = 0; bits <= 4; ++bits) {
-      const double step = std::ldexp(1.0, std::ilogb(x) - bits);
-      const double nearest = std::round(x / step) * step;
-      if (std::abs(nearest - x) <= near_it) return nearest;
-    }
-    return x;
+    return of_few_bits(x, 0, 4, [&](double at) { return std::abs(at - x) <= near_it; });
   }
 
   /// Whether all values are the right ones times one number: that is a scale, not a table.

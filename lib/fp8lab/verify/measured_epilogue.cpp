@@ -448,12 +448,7 @@ class EpilogueFit {
   /// A number of three digits that is within 1 % of a measured one.
   static double short_slope(double x) {
     if (std::abs(x) < 1e-6) return 0.0;
-    for (const double digits : {1.0, 2.0, 3.0}) {
-      const double step = std::pow(10.0, std::floor(std::log10(std::abs(x))) + 1.0 - digits);
-      if (std::abs(std::round(x / step) * step - x) <= 0.01 * std::abs(x))
-        return std::round(x / step) * step;
-    }
-    return x;
+    return of_few_decimals(x, 3, [&](double at) { return std::abs(at - x) <= 0.01 * std::abs(x); });
   }
 
   /// A vector over the columns or rows that is read in a wrong order: measured line by line, where

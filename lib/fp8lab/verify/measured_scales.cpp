@@ -550,13 +550,9 @@ class OneOperand {
 
   /// The number of few digits that is near enough to a measured one.
   [[nodiscard]] double rounded(double x) const {
-    for (const int digits : {1, 2, 3, 4}) {
-      const double step = std::pow(10.0, std::floor(std::log10(std::abs(x))) + 1.0 - digits);
-      const double near_it = std::round(x / step) * step;
-      if (std::abs(near_it - x) <= (kScaleRelative + 3.0 * table_.bias) * std::abs(x))
-        return near_it;
-    }
-    return x;
+    return of_few_decimals(x, 4, [&](double at) {
+      return std::abs(at - x) <= (kScaleRelative + 3.0 * table_.bias) * std::abs(x);
+    });
   }
 
   /// One number for all scales, or a power of each.
@@ -682,12 +678,7 @@ class OneOperand {
   /// The number of few significant bits, first of a code of UE4M3, that is near a measured one.
   [[nodiscard]] static double short_number(double x, double tolerance) {
     if (x == 0.0 || !std::isfinite(x)) return x;
-    for (int bits = 3; bits <= 7; ++bits) {
-      const double step = std::ldexp(1.0, std::ilogb(x) - bits);
-      const double nearest = std::round(x / step) * step;
-      if (std::abs(nearest - x) <= tolerance) return nearest;
-    }
-    return x;
+    return of_few_bits(x, 3, 7, [&](double at) { return std::abs(at - x) <= tolerance; });
   }
 
   /// Whether all scales are the right ones times one number: that is seen in the outputs, too.

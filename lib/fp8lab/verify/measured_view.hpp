@@ -3,6 +3,7 @@
 
 #define EIGEN_DONT_PARALLELIZE  // threads decide nothing
 #include <Eigen/Dense>
+#include <cmath>
 #include <cstddef>
 #include <cstdint>
 #include <optional>
@@ -78,5 +79,27 @@ std::vector<std::int64_t> some(const std::vector<std::int64_t>& of, std::int64_t
 
 /// A number to few digits, as texts show measured weights.
 std::string measured_text(double value);
+
+/// The number near x, which is not 0, that `fits` and has the fewest binary digits behind its first
+/// one, from `fewest` to `most`; x itself if there is none.
+template <typename Fits>
+double of_few_bits(double x, int fewest, int most, const Fits& fits) {
+  for (int bits = fewest; bits <= most; ++bits) {
+    const double step = std::ldexp(1.0, std::ilogb(x) - bits);
+    const double nearest = std::round(x / step) * step;
+    if (fits(nearest)) return nearest;
+  }
+  return x;
+}
+/// The same of decimal digits, one at least.
+template <typename Fits>
+double of_few_decimals(double x, int most, const Fits& fits) {
+  for (int digits = 1; digits <= most; ++digits) {
+    const double step = std::pow(10.0, std::floor(std::log10(std::abs(x))) + 1.0 - digits);
+    const double nearest = std::round(x / step) * step;
+    if (fits(nearest)) return nearest;
+  }
+  return x;
+}
 
 }  // namespace fp8lab

@@ -23,6 +23,7 @@
 #include "fp8lab/verify/k_blocks.hpp"
 #include "fp8lab/verify/kernel_causes.hpp"
 #include "fp8lab/verify/measured_epilogue.hpp"
+#include "fp8lab/verify/measured_view.hpp"
 #include "fp8lab/verify/scale_mistakes.hpp"
 #include "fp8lab/verify/stand_in.hpp"
 
@@ -138,12 +139,9 @@ class ProductHypotheses {
   static double known_factor(double x, double near_it) {
     for (const double known : {448.0 / 240.0, 240.0 / 448.0, 448.0 / 57344.0, 57344.0 / 448.0})
       if (std::abs(x - known) <= near_it * std::abs(x)) return known;
-    for (int bits = 0; bits <= 4 && x != 0.0; ++bits) {
-      const double step = std::ldexp(1.0, std::ilogb(x) - bits);
-      if (std::abs(std::round(x / step) * step - x) <= 0.25 * near_it * std::abs(x))
-        return std::round(x / step) * step;
-    }
-    return x;
+    if (x == 0.0) return x;
+    return of_few_bits(x, 0, 4,
+                       [&](double at) { return std::abs(at - x) <= 0.25 * near_it * std::abs(x); });
   }
 
   using Result = std::optional<std::vector<float>>;

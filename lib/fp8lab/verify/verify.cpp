@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <array>
-#include <bit>
 #include <cmath>
 #include <utility>
 
@@ -432,11 +431,7 @@ ScaleComparison compare_scales(const Recipe& recipe, const QuantizedTensor& righ
   ScaleComparison result;
   result.compared = right.inverse_scales.size();
   for (std::size_t i = 0; i < stored.size(); ++i)
-    result.wrong += std::bit_cast<std::uint32_t>(stored[i]) !=
-                                std::bit_cast<std::uint32_t>(right.inverse_scales[i]) &&
-                            !(std::isnan(stored[i]) && std::isnan(right.inverse_scales[i]))
-                        ? 1
-                        : 0;
+    result.wrong += same_scale(stored[i], right.inverse_scales[i]) ? 0 : 1;
   result.lines = describe_scales(right.inverse_scales, stored, right.tile_columns());
   const float upper = level.value_or(right.tensor_inverse_scale);
   if (level && *level != right.tensor_inverse_scale) {
