@@ -44,10 +44,6 @@ void add_wrong_results(const std::function<std::uint32_t(float)>& cast,
   add("halved_output", "half the right results", [=](float x) { return cast(0.5F * x); });
 }
 
-float scaled(float x, std::span<const float> scale, std::size_t i) {
-  return canonical(x * scale[scale.size() == 1 ? 0 : i]);
-}
-
 /// The numbers whose inverse, rounded to nearest, is a scale.
 std::vector<float> numbers_with_inverse(float scale) {
   const float middle = 1.0F / scale;
@@ -225,23 +221,22 @@ Diagnosis diagnose_cast(const CastSpec& spec, std::span<const float> x,
     for (std::size_t i = 0; i < codes.size(); ++i) codes[i] = code(i);
     return codes;
   };
-  const auto cast = cast_as(spec.format, spec.policy);
-  Judge judge({spec.format, spec.policy},
-              codes_of([&](std::size_t i) { return cast(scaled(x[i], scale, i)); }), got_codes);
-  for (const CastMistake& mistake : cast_mistakes(spec.format, spec.policy))
-    judge.consider(mistake.name, mistake.text,
-                   codes_of([&](std::size_t i) { return mistake.code(scaled(x[i], scale, i)); }));
-  for (const CastMistake& mistake : rarer_cast_mistakes(spec.format, spec.policy))
-    judge.consider(mistake.name, mistake.text,
-                   codes_of([&](std::size_t i) { return mistake.code(scaled(x[i], scale, i)); }));
-  std::vector<float> right(x.size());
-  for (std::size_t i = 0; i < x.size(); ++i) right[i] = scaled(x[i], scale, i);
-  if (const auto clamped = clamp_mistake(spec.format, spec.policy, right, got_codes))
-    judge.consider(clamped->name, clamped->text,
-                   codes_of([&](std::size_t i) { return clamped->code(right[i]); }));
-  const bool unit = std::all_of(scale.begin(), scale.end(), [](float s) { return s == 1.0F; });
-  if (unit) return judge.finish();
   const auto s = [&](std::size_t i) { return scale[scale.size() == 1 ? 0 : i]; };
+  std::vector<float> right(x.size());
+  for (std::size_t i = 0; i < x.size(); ++i) right[i] = canonical(x[i] * s(i));
+  const auto cast = cast_as(spec.format, spec.policy);
+  Judge judge({spec.format, spec.policy}, codes_of([&](std::size_t i) { return cast(right[i]); }),
+              got_codes);
+  const auto consider = [&](const CastMistake& mistake) {
+    judge.consider(mistake.name, mistake.text,
+                   codes_of([&](std::size_t i) { return mistake.code(right[i]); }));
+  };
+  std::ranges::for_each(cast_mistakes(spec.format, spec.policy), consider);
+  std::ranges::for_each(rarer_cast_mistakes(spec.format, spec.policy), consider);
+  if (const auto clamped = clamp_mistake(spec.format, spec.policy, right, got_codes))
+    consider(*clamped);
+  const bool unit = std::all_of(scale.begin(), scale.end(), [](float one) { return one == 1.0F; });
+  if (unit) return judge.finish();
   judge.consider("missing_scale", "the scale not applied",
                  codes_of([&](std::size_t i) { return cast(x[i]); }));
   judge.consider("doubled_scale", "the scale applied twice",
