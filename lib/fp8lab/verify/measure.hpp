@@ -32,6 +32,7 @@ struct MeasuredMistake {
   bool rough = false;  ///< some of its numbers are measured, not read: FP64 sums may judge it
   double error = 0.0;  ///< of these numbers' sums, relative to the magnitudes of their terms
   bool last = false;   ///< says little: only where no other explains the output
+  bool alone = false;  ///< fits too much beside a second mistake
 };
 
 /// What is measured, and of what.

@@ -674,6 +674,7 @@ class OneOperand {
         });
     result.mistakes.back().rough = measured;
     result.mistakes.back().error = measured ? relative_error() : 0.0;
+    result.mistakes.back().alone = true;
   }
   /// The number of few significant bits, first of a code of UE4M3, that is near a measured one.
   [[nodiscard]] static double short_number(double x, double tolerance) {
@@ -903,10 +904,9 @@ class KnownInOther {
       Measurement found;
       OneOperand operand(under, side_, part_.product);
       if (operand.fit() && operand.any_other()) operand.describe(found);
-      std::erase_if(found.mistakes, [](const MeasuredMistake& mistake) { return mistake.last; });
+      std::erase_if(found.mistakes,
+                    [](const MeasuredMistake& mistake) { return mistake.last || mistake.alone; });
       for (MeasuredMistake& mistake : found.mistakes) {
-        // A table of numbers fits too much beside a second mistake.
-        if (mistake.name.find("scale_codes_read_otherwise") != std::string::npos) continue;
         mistake.name =
             fmt::format("{}_and_{}", fmt::format(fmt::runtime(known.name), letter), mistake.name);
         mistake.text =
