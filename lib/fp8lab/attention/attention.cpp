@@ -459,9 +459,8 @@ void attention_rows(const AttentionInputs& inputs, const AttentionOptions& optio
   merge(parts, log_sums, variant.merge, o);
 }
 
-AttentionResult attention(const AttentionInputs& inputs, const AttentionOptions& options) {
-  const FloatEnvironment environment;
-  validate(inputs, options);
+AttentionResult attention_with(const AttentionInputs& inputs, const AttentionOptions& options,
+                               const AttentionVariant& variant) {
   const AttentionShape shape = attention_shape(inputs);
   AttentionResult result;
   result.o.resize(static_cast<std::size_t>(shape.heads * shape.m * shape.d_v));
@@ -477,12 +476,18 @@ AttentionResult attention(const AttentionInputs& inputs, const AttentionOptions&
       const auto o = std::span(result.o).subspan(
           static_cast<std::size_t>((rows.head * shape.m + rows.begin) * shape.d_v),
           static_cast<std::size_t>((rows.end - rows.begin) * shape.d_v));
-      attention_rows(inputs, options, {}, rows, o, tiles);
+      attention_rows(inputs, options, variant, rows, o, tiles);
 #pragma omp critical(fp8lab_attention_tiles)
       for (std::size_t t = 0; t < tiles.size(); ++t) result.tiles[t] += tiles[t];
     });
   error.rethrow();
   return result;
+}
+
+AttentionResult attention(const AttentionInputs& inputs, const AttentionOptions& options) {
+  const FloatEnvironment environment;
+  validate(inputs, options);
+  return attention_with(inputs, options, {});
 }
 
 }  // namespace fp8lab

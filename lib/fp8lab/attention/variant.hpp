@@ -80,6 +80,10 @@ void attention_rows(const AttentionInputs& inputs, const AttentionOptions& optio
                     const AttentionVariant& variant, const AttentionRows& rows, std::span<float> o,
                     std::span<AttentionTile> tiles);
 
+/// `attention` with what is otherwise. Inputs and options must be valid.
+AttentionResult attention_with(const AttentionInputs& inputs, const AttentionOptions& options,
+                               const AttentionVariant& variant);
+
 /// Tiles without counts, by column.
 std::vector<AttentionTile> attention_tiles(std::int64_t n, std::int64_t kv_tile);
 

@@ -170,11 +170,12 @@ class Trials {
   std::int64_t rows_ = 1;
 };
 
-/// An output against the reference, in the output's format.
-struct Compared {
-  CodeComparison codes;
-  Comparison values;
-};
+constexpr std::array<std::string_view, 4> kMetrics{"relative_l2", "calc_diff", "one_minus_cosine",
+                                                   "max_absolute"};
+
+std::array<double, kMetrics.size()> metrics_of(const Comparison& c) {
+  return {c.relative_l2, c.calc_diff, 1.0 - c.cosine, c.max_absolute};
+}
 
 class Expecting {
  public:
@@ -207,15 +208,11 @@ class Expecting {
     return cast_output(o, default_output(options_.output), options_.attention.threads);
   }
 
-  [[nodiscard]] Compared compared(const std::vector<float>& reference,
-                                  std::span<const float> o) const {
+  /// An output against the reference, in the output's format.
+  [[nodiscard]] CodeComparison compared(const std::vector<float>& reference,
+                                        std::span<const float> o) const {
     const Format& f = format(options_.output);
-    const std::vector<std::byte> expected = stored(reference);
-    const std::vector<std::byte> got = stored(o);
-    Compared found;
-    found.codes = compare_codes(f, expected, got, {.tolerances = all_tolerances(f.id)});
-    found.values = found.codes.values;
-    return found;
+    return compare_codes(f, stored(reference), stored(o), {.tolerances = all_tolerances(f.id)});
   }
 
   [[nodiscard]] std::vector<float> reference_of(const AttentionInputs& in) const {
@@ -225,7 +222,7 @@ class Expecting {
   }
 
   void right_outputs(AttentionExpectation& e) {
-    std::array<std::vector<double>, 4> metrics;
+    std::array<std::vector<double>, kMetrics.size()> metrics;
     std::vector<char> passes(gates().size() + kCloseGates.size(), 1);
     double squares = 0.0;
     double elements = 0.0;
@@ -233,46 +230,41 @@ class Expecting {
       const Draw one = trials_.draw(trial, options_.spread, options_.kv_cache);
       const std::vector<float> reference = reference_of(one.inputs());
       const std::vector<float> o = attention(one.inputs(), options_.attention).o;
-      const Compared c = compared(reference, o);
-      metrics[0].push_back(c.values.relative_l2);
-      metrics[1].push_back(c.values.calc_diff);
-      metrics[2].push_back(1.0 - c.values.cosine);
-      metrics[3].push_back(c.values.max_absolute);
-      const std::vector<char> own = shipped(c.codes);
+      const CodeComparison c = compared(reference, o);
+      const auto values = metrics_of(c.values);
+      for (std::size_t i = 0; i < values.size(); ++i) metrics[i].push_back(values[i]);
+      const std::vector<char> own = shipped(c);
       for (std::size_t g = 0; g < passes.size(); ++g)
         if (own[g] == 0) passes[g] = 0;
       for (const float x : o) squares += static_cast<double>(x) * static_cast<double>(x);
       elements += static_cast<double>(o.size());
     }
     e.rms = std::sqrt(squares / elements);
-    constexpr std::array<std::string_view, 4> kNames{"relative_l2", "calc_diff", "one_minus_cosine",
-                                                     "max_absolute"};
     const double blocks = static_cast<double>(options_.heads * options_.m) /
                           static_cast<double>(trials_.heads() * trials_.rows());
-    for (std::size_t i = 0; i < kNames.size(); ++i) {
+    for (std::size_t i = 0; i < kMetrics.size(); ++i) {
       const double tail = i < 3 ? tail_of_whole(metrics[i], options_.risk)
                                 : tail_of_maximum(metrics[i], options_.risk, blocks, false);
       limits_[i] = tail;
       e.metrics.push_back(
-          {kNames[i], median(metrics[i]), *std::ranges::max_element(metrics[i]), tail});
+          {kMetrics[i], median(metrics[i]), *std::ranges::max_element(metrics[i]), tail});
       e.gates.push_back(
-          {std::string(kNames[i]), fmt::format("{} <= {:.3g}", kNames[i], tail), true});
+          {std::string(kMetrics[i]), fmt::format("{} <= {:.3g}", kMetrics[i], tail), true});
     }
     for (const Gate& gate : gates())
       e.gates.push_back({std::string(gate.name), std::string(gate.text), true});
     for (const CloseGate& gate : kCloseGates)
       e.gates.push_back({std::string(gate.name), std::string(gate.text), true});
     for (std::size_t g = 0; g < passes.size(); ++g)
-      e.gates[kNames.size() + g].passes = passes[g] != 0;
+      e.gates[kMetrics.size() + g].passes = passes[g] != 0;
   }
 
-  [[nodiscard]] std::vector<char> passed(const Compared& c) const {
-    const std::array<double, 4> values{c.values.relative_l2, c.values.calc_diff,
-                                       1.0 - c.values.cosine, c.values.max_absolute};
+  [[nodiscard]] std::vector<char> passed(const CodeComparison& c) const {
+    const auto values = metrics_of(c.values);
     std::vector<char> found;
     for (std::size_t i = 0; i < values.size(); ++i)
       found.push_back(values[i] <= limits_[i] ? 1 : 0);
-    for (const char one : shipped(c.codes)) found.push_back(one);
+    for (const char one : shipped(c)) found.push_back(one);
     return found;
   }
 
@@ -287,7 +279,7 @@ class Expecting {
       std::size_t index = 0;
       const auto add = [&](const std::string& name, const std::string& text,
                            const std::vector<float>& o) {
-        const Compared c = compared(reference, o);
+        const CodeComparison c = compared(reference, o);
         if (trial == 0) {
           e.faults.push_back({name, text, 0.0, std::vector<char>(e.gates.size(), 1)});
           sizes.emplace_back();
@@ -302,7 +294,9 @@ class Expecting {
       mistakes.add_known();
       std::set<std::string> seen;
       for (const AttentionMistake& mistake : mistakes.all())
-        if (seen.insert(mistake.name).second) add(mistake.name, mistake.text, output_of(mistake));
+        if (seen.insert(mistake.name).second)
+          add(mistake.name, mistake.text,
+              attention_with(mistake.inputs, mistake.options, mistake.variant).o);
       add_outputs(right, add);
     }
     for (std::size_t i = 0; i < sizes.size(); ++i) e.faults[i].size = median(sizes[i]);
@@ -327,25 +321,9 @@ class Expecting {
     }
   }
 
-  [[nodiscard]] std::vector<float> output_of(const AttentionMistake& mistake) const {
-    const AttentionShape shape = attention_shape(mistake.inputs);
-    std::vector<float> o(static_cast<std::size_t>(shape.heads * shape.m * shape.d_v), 0.0F);
-    const std::vector<AttentionRows> blocks = attention_blocks(shape, mistake.options.q_tile);
-    parallel_for(std::ssize(blocks), threads_of(options_.attention), [&](std::int64_t i) {
-      const AttentionRows& rows = blocks[static_cast<std::size_t>(i)];
-      std::vector<AttentionTile> tiles = attention_tiles(shape.n, mistake.options.kv_tile);
-      attention_rows(mistake.inputs, mistake.options, mistake.variant, rows,
-                     std::span(o).subspan(
-                         static_cast<std::size_t>((rows.head * shape.m + rows.begin) * shape.d_v),
-                         static_cast<std::size_t>((rows.end - rows.begin) * shape.d_v)),
-                     tiles);
-    });
-    return o;
-  }
-
   const AttentionExpectOptions& options_;
   Trials trials_;
-  std::array<double, 4> limits_{};
+  std::array<double, kMetrics.size()> limits_{};
 };
 
 }  // namespace
@@ -361,8 +339,7 @@ std::string describe(const AttentionExpectation& e) {
   std::string out = fmt::format(
       "attention of {} heads ({} of K and V), m = {}, n = {}, d = {}, d_v = {}{}: {} trials of {} "
       "heads and {}, seed {}\nlogits with a standard deviation of {:g}, K and V in {}, O in {}; "
-      "right "
-      "outputs have an RMS of {:.3g}\n",
+      "right outputs have an RMS of {:.3g}\n",
       o.heads, o.kv_heads, o.m, o.n, o.d, o.d_v, o.attention.causal ? ", causal" : "", o.trials,
       e.sample_heads, counted(e.sample_rows, "row"), o.seed, o.spread, o.kv_cache,
       format(o.output).name, e.rms);
