@@ -69,8 +69,7 @@ std::span<const CacheRule> cache_rules() {
       "the scale that vLLM and SGLang use where a checkpoint has none";
   constexpr std::string_view kNvfp4 =
       "TensorRT-LLM's NVFP4 cache: blocks of 16 with UE4M3 scales, read as FP8; the scale of what "
-      "is "
-      "read is assumed";
+      "is read is assumed";
   static const std::array<CacheRule, 7> kRules{{{"e4m3.head", FormatId::e4m3fn, head, kHead},
                                                 {"e4m3.tensor", FormatId::e4m3fn, tensor, kTensor},
                                                 {"e4m3.one", FormatId::e4m3fn, one, kOne},

@@ -744,14 +744,17 @@ void AttentionMistakes::zero_rows() {
   for (const std::int64_t rows : {8, 16, 32, 64}) {
     if (rows >= tile) break;
     const auto kept = [=](std::int64_t row) { return row % tile < tile - rows ? row : -1; };
-    for (const char* names : {"V", "K", "K and V"})
+    const auto zero = [&](const char* names, bool k, bool v) {
       add("rows_of_zeros",
           fmt::format("the last {} rows of each whole tile of {} are zeros", rows, names),
           [&](AttentionMistake& m) {
-            if (names[0] == 'K') m.inputs.k = operands_.with_rows(inputs_.k, inputs_.k.rows, kept);
-            if (names[0] == 'V' || names[1] != '\0')
-              m.inputs.v = operands_.with_rows(inputs_.v, inputs_.v.rows, kept);
+            if (k) m.inputs.k = operands_.with_rows(inputs_.k, inputs_.k.rows, kept);
+            if (v) m.inputs.v = operands_.with_rows(inputs_.v, inputs_.v.rows, kept);
           });
+    };
+    zero("V", false, true);
+    zero("K", true, false);
+    zero("K and V", true, true);
   }
 }
 
