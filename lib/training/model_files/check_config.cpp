@@ -15,6 +15,7 @@
 #include "fp8lab/core/json_text.hpp"
 #include "fp8lab/io/files.hpp"
 #include "training/model_files/check_parts.hpp"
+#include "training/model_files/language_config.hpp"
 
 namespace fp8lab {
 namespace {
@@ -33,16 +34,12 @@ ConfigJson model_config(const ModelDirectory& source) {
   return parse_json<ConfigJson>(read_file(path), path.string());
 }
 
-/// The objects of a configuration that describe a language model, the outermost first.
-std::vector<const ConfigJson*> language_parts(const ConfigJson& config) {
-  std::vector<const ConfigJson*> parts;
-  if (!config.is_object()) return parts;
-  parts.push_back(&config);
-  for (const char* inner :
-       {"text_config", "language_config", "llm_config", "thinker_config", "language_model"})
-    if (config.contains(inner))
-      for (const ConfigJson* part : language_parts(config[inner])) parts.push_back(part);
-  return parts;
+std::int64_t number_of(const ConfigJson& config, std::initializer_list<const char*> keys) {
+  for (const char* key : keys)
+    for (const ConfigJson* part : language_parts(config))
+      if (part->contains(key) && (*part)[key].is_number_unsigned())
+        return (*part)[key].get<std::int64_t>();
+  return 0;
 }
 
 std::string_view leaf_name(std::string_view name) { return name.substr(name.rfind('.') + 1); }
@@ -261,9 +258,10 @@ void check_ends(const ModelDirectory& source, const ConfigJson& config,
 }
 
 /// As many experts as config.json says.
-void check_expert_counts(const ModelDirectory& source, std::vector<Finding>& findings) {
-  const std::int64_t said = number_in_config(
-      source, {"n_routed_experts", "num_local_experts", "num_experts", "moe_num_experts"});
+void check_expert_counts(const ModelDirectory& source, const ConfigJson& config,
+                         std::vector<Finding>& findings) {
+  const std::int64_t said = number_of(
+      config, {"n_routed_experts", "num_local_experts", "num_experts", "moe_num_experts"});
   if (said == 0) return;
   std::map<std::string, std::int64_t> counts;
   for_each_tensor(source, [&](const TensorSpec& tensor) {
@@ -311,23 +309,19 @@ void check_shapes(const ModelDirectory& source, std::vector<Finding>& findings) 
 
 std::int64_t number_in_config(const ModelDirectory& source,
                               std::initializer_list<const char*> keys) {
-  const ConfigJson config = model_config(source);
-  for (const char* key : keys)
-    for (const ConfigJson* part : language_parts(config))
-      if (part->contains(key) && (*part)[key].is_number_unsigned())
-        return (*part)[key].get<std::int64_t>();
-  return 0;
+  return number_of(model_config(source), keys);
 }
 
 void check_config(const ModelDirectory& source, const StoredModel& model,
                   std::vector<Finding>& findings) {
+  const ConfigJson config = model_config(source);
   check_listed(source, model, findings);
   check_formats(model, findings);
   check_groups(model, findings);
   check_high_precision(source, model, findings);
   check_alike(model, findings);
-  check_ends(source, model_config(source), findings);
-  check_expert_counts(source, findings);
+  check_ends(source, config, findings);
+  check_expert_counts(source, config, findings);
   check_shapes(source, findings);
 }
 

@@ -8,6 +8,7 @@
 
 #include "fp8lab/core/error.hpp"
 #include "training/model_files/exact_json.hpp"
+#include "training/model_files/language_config.hpp"
 
 namespace fp8lab {
 namespace {
@@ -24,13 +25,10 @@ Json parse_object(const std::string& text, const std::string& where) {
   return config;
 }
 
-/// Where the settings of a model's language part are, in files of multimodal models too.
+/// A setting of the language model; null for none.
 const Json* find_setting(const Json& config, const char* key) {
-  if (config.contains(key) && !config[key].is_null()) return &config[key];
-  for (const char* inner :
-       {"text_config", "language_config", "llm_config", "thinker_config", "language_model"})
-    if (config.contains(inner) && config[inner].is_object())
-      if (const Json* value = find_setting(config[inner], key)) return value;
+  for (const Json* part : language_parts(config))
+    if (part->contains(key) && !(*part)[key].is_null()) return &(*part)[key];
   return nullptr;
 }
 
