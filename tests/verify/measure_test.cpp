@@ -256,6 +256,25 @@ TEST_CASE("measure: terms that are left out, counted twice or read from elsewher
                "mod 48, under its own scales"));
 }
 
+TEST_CASE("measure: a block with a large weight was not counted so often", "[verify]") {
+  const RandomProduct random({}, {.shape = {48, 64, 512}});
+  const Product& p = random.product;
+  const std::vector<float> right = compute(p, 1);
+  const std::vector<float> rest = compute(without_terms(p, 128, 192), 1);
+  const auto cause = [&](float weight) {
+    std::vector<float> wrong = right;
+    for (std::size_t i = 0; i < wrong.size(); ++i)
+      wrong[i] += (weight - 1.0F) * (right[i] - rest[i]);
+    return measured_cause(p, wrong);
+  };
+  const std::vector<std::int64_t> thrice{0, 1, 2, 2, 2, 3, 4, 5, 6, 7};
+  CHECK_THAT(measured_cause(p, with_k_blocks(p, 64, {thrice, thrice, thrice})),
+             contains("[128, 192) counted 3 times"));
+  // As many copies of the terms as the weight says would not fit in memory.
+  CHECK_THAT(cause(0x1p20F), contains("[128, 192) 1.048e+06") && !contains("counted"));
+  CHECK_THAT(cause(-1.0F), contains("[128, 192) -") && !contains("counted"));
+}
+
 TEST_CASE("measure: values of codes that were read otherwise are found", "[verify]") {
   const RandomProduct random({}, {.shape = {64, 96, 256}});
   const Product& p = random.product;

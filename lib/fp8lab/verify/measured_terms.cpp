@@ -23,6 +23,8 @@ namespace {
 constexpr std::int64_t kFirstBlock = 64;  // terms of the first fit
 constexpr std::int64_t kMostParts = 160;  // weights of one fit
 constexpr double kWholeNumber = 0.02;     // distance of a weight from a whole number
+constexpr double kMostUnsure = 0.25;      // the same of a weight with a large error
+constexpr double kMostTimes = 16.0;       // how often terms are counted, at most
 constexpr double kLikeness = 0.95;        // cosine of the output and what explains it
 constexpr double kReadShare = 0.5;        // weight from which a block counts as read
 constexpr double kSearchWork = 4e8;       // products of one search
@@ -35,8 +37,11 @@ struct TermPart {
   double weight = 1.0;
   double error = 0.0;
 
-  [[nodiscard]] bool is_whole_number() const {
-    return std::abs(weight - std::round(weight)) <= std::max(kWholeNumber, 4.0 * error);
+  /// Whether the weight says how often the terms were counted.
+  [[nodiscard]] bool is_count() const {
+    const double times = std::round(weight);
+    return times >= 0.0 && times <= kMostTimes &&
+           std::abs(weight - times) <= std::clamp(4.0 * error, kWholeNumber, kMostUnsure);
   }
   [[nodiscard]] bool is_right() const {
     return std::abs(weight - 1.0) <= std::max(1e-3, 6.0 * error);
@@ -169,7 +174,7 @@ class TermWeights {
     }
     if (std::ranges::any_of(blocks, off)) lines_of(blocks, result);
     if (explained && std::ranges::any_of(parts, off) &&
-        std::ranges::all_of(parts, [](const TermPart& p) { return p.is_whole_number(); }))
+        std::ranges::all_of(parts, [](const TermPart& p) { return p.is_count(); }))
       mistake_of(parts, result);
   }
 
