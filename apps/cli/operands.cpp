@@ -1,11 +1,13 @@
 #include "operands.hpp"
-#include "fp8lab/core/threads.hpp"
+
+#include <fmt/format.h>
 
 #include <cstdlib>
 #include <utility>
 #include <vector>
 
 #include "fp8lab/core/error.hpp"
+#include "fp8lab/core/threads.hpp"
 #include "fp8lab/product/calls.hpp"
 #include "ignored_options.hpp"
 

@@ -11,6 +11,7 @@
 
 #include "fp8lab/cast/cast.hpp"
 #include "fp8lab/core/counted.hpp"
+#include "fp8lab/gemm/scaling.hpp"
 #include "fp8lab/verify/judge.hpp"
 #include "fp8lab/verify/measure.hpp"
 
