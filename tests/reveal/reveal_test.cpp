@@ -3,6 +3,8 @@
 
 #include "fp8lab/reveal/reveal.hpp"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <array>
 #include <cmath>
@@ -10,12 +12,16 @@
 #include <limits>
 #include <optional>
 #include <string>
+#include <tuple>
 #include <utility>
 #include <vector>
 
 #include "catch.hpp"
+#include "fp8lab/accumulate/accumulate.hpp"
+#include "fp8lab/accumulate/definition.hpp"
 #include "fp8lab/cast/cast.hpp"
 #include "fp8lab/core/error.hpp"
+#include "fp8lab/core/random.hpp"
 #include "fp8lab/reveal/tree.hpp"
 #include "fp8lab/reveal/unit.hpp"
 #include "reveal/kernels.hpp"
@@ -59,6 +65,32 @@ std::string value_of(const Revealed& found, std::string_view name) {
   for (const RevealedParameter& one : found.parameters)
     if (one.name == name) return one.value;
   return "none";
+}
+
+/// Outputs of two steps of random products that two units do not give alike, in so many cases:
+/// of either sign or of one, of alike magnitudes or of many.
+int unlike_outputs(const AccumulatorModel& one, const AccumulatorModel& other, int cases) {
+  const Format& f = format(FormatId::e4m3fn);
+  const RandomStream random(7, "unlike outputs");
+  const auto terms = static_cast<std::size_t>(2 * one.terms);
+  std::vector<Unpacked> a(terms);
+  std::vector<Unpacked> b(terms);
+  std::uint64_t draw = 0;
+  int unlike = 0;
+  for (int i = 0; i < cases; ++i) {
+    const std::uint32_t span = 1U << (3 + i % 4);  // codes
+    const std::uint32_t signs = i / 4 % 2 == 0 ? 0U : f.sign_mask();
+    const auto code = [&] {
+      const auto word = static_cast<std::uint32_t>(random.below(draw++, 1U << 20));
+      return (56U - span / 2 + word % span) | ((word >> 12) & signs);
+    };
+    for (std::size_t at = 0; at < terms; ++at) {
+      a[at] = unpack(f, code());
+      b[at] = unpack(f, code());
+    }
+    unlike += dot_product(one, a, b) == dot_product(other, a, b) ? 0 : 1;
+  }
+  return unlike;
 }
 
 }  // namespace
@@ -204,6 +236,34 @@ TEST_CASE("reveal: parameters that no output settles are named with all their va
   CHECK(possible("zero_sign") == "kept, positive (uncertain)");
   // What holds for each of these units: more bits would allow higher limits.
   CHECK(possible("min_alignment_exponent") == "none or any up to 15 (uncertain)");
+}
+
+TEST_CASE("reveal: units whose sums keep more bits than their terms", "[reveal]") {
+  for (const auto& [terms, alignment, sum, possible] : {std::tuple{16, 11, 12, "12"},
+                                                        {16, 11, 13, "13"},
+                                                        {16, 11, 14, "14"},
+                                                        {16, 11, 15, "15"},
+                                                        {16, 11, 16, "16 .. 23"},
+                                                        {16, 11, 23, "16 .. 23"},
+                                                        {16, 13, 17, "17"},
+                                                        {32, 10, 14, "14"},
+                                                        {32, 10, 15, "15"},
+                                                        {32, 12, 20, "18 .. 23"},
+                                                        {8, 14, 17, "17"},
+                                                        {8, 14, 20, "18 .. 23"},
+                                                        {4, 12, 14, "14"},
+                                                        {4, 12, 15, "15 .. 23"},
+                                                        {4, 12, 20, "15 .. 23"}}) {
+    const std::string name = fmt::format("fused:terms={},F={},M={}", terms, alignment, sum);
+    const Revealed found =
+        reveal({.m = 4, .n = 4, .k = 4 * terms}, kernel_of_model(name, 0, {}, FormatId::f32));
+    INFO(name << "\n" << describe(found));
+    CHECK(found.explained());
+    for (const RevealedParameter& one : found.parameters)
+      if (one.name == "output_fraction_bits") CHECK(one.possible == possible);
+    CHECK(unlike_outputs(find_instruction_model(name).accumulator,
+                         find_instruction_model(found.model).accumulator, 100000) == 0);
+  }
 }
 
 TEST_CASE("reveal: block-scaled instructions are named where scales are 1", "[reveal]") {

@@ -1,6 +1,8 @@
 #include <algorithm>
 #include <array>
+#include <bit>
 #include <cmath>
+#include <string_view>
 
 #include "fp8lab/cast/cast.hpp"
 #include "fp8lab/core/random.hpp"
@@ -149,30 +151,72 @@ void add_low(Maker& make, int e, bool closely) {
   }
 }
 
-void add_random(Maker& make, int lowest, int highest, const RandomStream& random, int count) {
-  std::uint64_t draw = 0;
-  const auto below = [&](std::size_t bound) {
-    return static_cast<int>(random.below(draw++, static_cast<std::uint64_t>(bound)));
-  };
-  const auto mantissa = [&](int bits) {
+/// Draws for the products of one probe.
+class Draws {
+ public:
+  Draws(std::uint64_t seed, std::string_view stream) : random_(seed, stream) {}
+
+  int below(int bound) {
+    return static_cast<int>(random_.below(draw_++, static_cast<std::uint64_t>(bound)));
+  }
+  float sign() { return below(2) == 0 ? 1.0F : -1.0F; }
+  /// A significand of so many fraction bits, from `least` (in units of its last bit) above 1.
+  float mantissa(int bits, int least = 0) {
     const int steps = 1 << bits;
-    return 1.0F +
-           static_cast<float>(below(static_cast<std::size_t>(steps))) / static_cast<float>(steps);
-  };
+    return 1.0F + static_cast<float>(least + below(steps - least)) / static_cast<float>(steps);
+  }
+
+ private:
+  RandomStream random_;
+  std::uint64_t draw_ = 0;
+};
+
+/// Products of either sign in up to 16 places of one step or of two.
+void add_random(Maker& make, int lowest, int highest, std::uint64_t seed, int count) {
+  Draws draws(seed, "unit probes");
   for (int i = 0; i < count; ++i) {
     std::vector<ProbeTerm> products;
-    const int span = 1 + below(static_cast<std::size_t>(highest - lowest + 1));
-    const int top = highest - below(static_cast<std::size_t>(highest - lowest - span + 2));
+    const int span = 1 + draws.below(highest - lowest + 1);
+    const int top = highest - draws.below(highest - lowest - span + 2);
     const auto term = [&](std::size_t slot, bool second) {
-      products.push_back(
-          {static_cast<int>(slot), std::max(lowest, top - below(static_cast<std::size_t>(span))),
-           below(2) == 0 ? 1.0F : -1.0F, mantissa(make.a_bits()), mantissa(make.b_bits()), second});
+      ProbeTerm one{static_cast<int>(slot), std::max(lowest, top - draws.below(span))};
+      one.sign = draws.sign();
+      one.a_mantissa = draws.mantissa(make.a_bits());
+      one.b_mantissa = draws.mantissa(make.b_bits());
+      one.second = second;
+      products.push_back(one);
     };
     for (std::size_t slot = 0; slot < std::min<std::size_t>(make.first_slots(), 16); ++slot)
       term(slot, false);
     if (i % 2 == 1)
       for (std::size_t slot = 0; slot < std::min<std::size_t>(make.second_slots(), 16); ++slot)
         term(slot, true);
+    make.add(products);
+  }
+}
+
+/// Large products of one sign in all places of the last step: a sum as far above its terms as the
+/// unit can have, whose bits no sum of few terms shows. A step behind it would align them away.
+void add_full(Maker& make, int lowest, int highest, std::uint64_t seed, int count) {
+  Draws draws(seed, "unit probes, full steps");
+  const bool second = make.second_slots() > 0;
+  const std::size_t places = second ? make.second_slots() : make.first_slots();
+  const int slots = static_cast<int>(places);
+  const int rise = static_cast<int>(std::bit_width(places)) + 2;
+  const int top = std::max(lowest, highest - rise);
+  for (int i = 0; i < count; ++i) {
+    std::vector<ProbeTerm> products;
+    const float sign = draws.sign();
+    const int small = draws.below(4);  // one in so many is far below the others
+    for (int slot = 0; slot < slots; ++slot) {
+      const bool low = small > 0 && draws.below(4 * small) == 0;
+      ProbeTerm one{slot, std::max(lowest, low ? top - draws.below(16) : top)};
+      one.sign = sign;
+      one.a_mantissa = draws.mantissa(make.a_bits(), (1 << make.a_bits()) / 2);
+      one.b_mantissa = draws.mantissa(make.b_bits(), (1 << make.b_bits()) / 2);
+      one.second = second;
+      products.push_back(one);
+    }
     make.add(products);
   }
 }
@@ -193,8 +237,9 @@ UnitProbes unit_probes(const ProbeShape& shape, const SumStructure& structure,
   for (int low = -30; low >= -48; --low)
     make.add({{0, -24}, {0, -25, 1, 1, 1, true}, {1, low, 1, 1, 1, true}});
   constexpr int kDraws = 200;
-  add_random(make, std::max(make.smallest_normal() + 1, -60), e - 1,
-             RandomStream(seed, "unit probes"), kDraws);
+  const int normal = std::max(make.smallest_normal() + 1, -60);
+  add_random(make, normal, e - 1, seed, kDraws);
+  add_full(make, normal, e - 1, seed, kDraws);
   return make.finish(high);
 }
 
