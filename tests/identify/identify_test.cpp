@@ -196,7 +196,8 @@ TEST_CASE("identify: 16x16x1024, every registered model, all scalings", "[identi
   const Score wide = sweep(count, Data::wide, kAllScalings, kF32);
   report("all finite FP8 codes", wide);
   CHECK(wide.named == wide.problems);
-  CHECK(wide.separated * 100 >= wide.problems * 95);
+  INFO("not told from others: " << wide.together);
+  CHECK(wide.separated * 100 >= wide.of_wide * 95);
   // Sums of N(0, 1) in E4M3 often fit in 24 bits: nothing is lost, and wide accumulators agree.
   const Score normal = sweep(count, Data::normal, kAllScalings, kF32);
   report("N(0, 1)", normal);
