@@ -105,7 +105,10 @@ std::optional<Headline> headline_of(const Sweep& sweep) {
       .measure = fmt::format("relative L2 error of a product, K = {}", k),
       .failing = failing,
       .mitigation = fmt::format("promotion every {} terms", kDeepSeekInterval),
-      .mitigated = mitigated};
+      .mitigated = mitigated,
+      .curves = {{std::string(kHopper), "Hopper FP8"},
+                 {fmt::format("{}/{}", kHopper, kDeepSeekInterval),
+                  fmt::format("promoted every {} terms", kDeepSeekInterval)}}};
 }
 
 }  // namespace fp8lab::experiments

@@ -345,7 +345,7 @@ std::optional<Headline> headline_of(const Setup& setup, const std::vector<Case>&
     return range_text(spread_of(shares));
   };
   return Headline{
-      .title = "A tensor spans more decades than one scale can hold",
+      .title = "One scale cannot hold a tensor's range",
       .sentence = fmt::format(
           "Of a log-normal tensor over {:g} decades, the best single scale "
           "loses {} of the elements in E4M3 and {} in E5M2 (mean and range of {} draws).",
@@ -354,10 +354,11 @@ std::optional<Headline> headline_of(const Setup& setup, const std::vector<Case>&
       .advice =
           "Scale finer parts of the tensor, keep subnormals, and give gradients a format with "
           "more exponent bits.",
-      .measure = "elements that become zero or saturate at the best single scale",
+      .measure = "elements lost at the best single scale",
       .failing = lost(*narrow) + " in E4M3",
       .mitigation = "E5M2",
-      .mitigated = lost(*wide)};
+      .mitigated = lost(*wide),
+      .curves = {{"E4M3,", "E4M3"}, {"E5M2,", "E5M2"}}};
 }
 
 }  // namespace

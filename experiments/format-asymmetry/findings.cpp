@@ -49,7 +49,10 @@ std::optional<Headline> headline_of(const Setup& s, const std::vector<TensorPoin
       .measure = "gradient elements that become zero",
       .failing = coarse + " in E4M3 with one scale",
       .mitigation = fmt::format("E5M2; E4M3 with a scale per {}", s.product.tile),
-      .mitigated = fmt::format("{}; {}", wide, fine)};
+      .mitigated = fmt::format("{}; {}", wide, fine),
+      .curves = {{"E4M3 per tensor", "E4M3, one scale"},
+                 {"E5M2 per tensor", "E5M2, one scale"},
+                 {"E4M3 fine scales", fmt::format("E4M3, a scale per {}", s.product.tile)}}};
 }
 
 std::string product_finding(const Setup& s, const Recipe& recipe,

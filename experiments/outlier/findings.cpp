@@ -139,7 +139,7 @@ std::optional<Headline> headline(const Setup& s, const std::vector<Point>& sweep
   const CastProfile* policy = s.policies.front();
   const std::string whole = range_text(spread_at(sweep, outlier, 0, policy).crushed_share);
   const std::string tiled = range_text(spread_at(sweep, outlier, tile, policy).crushed_share);
-  return Headline{.title = "One outlier takes up the range of all other elements",
+  return Headline{.title = "One outlier takes the range of all others",
                   .sentence = fmt::format(
                       "One element of {:g} among {} of {} turns {} of the others into "
                       "zero if the {} tensor has one scale, and {} if there is one scale {}.",
@@ -152,7 +152,9 @@ std::optional<Headline> headline(const Setup& s, const std::vector<Point>& sweep
                   .measure = "elements that become zero",
                   .failing = whole,
                   .mitigation = fmt::format("one scale {}", sharing(tile)),
-                  .mitigated = tiled};
+                  .mitigated = tiled,
+                  .curves = {{sharing(0), fmt::format("one scale {}", sharing(0))},
+                             {sharing(tile), fmt::format("one scale {}", sharing(tile))}}};
 }
 
 }  // namespace fp8lab::experiments::outlier_sweep

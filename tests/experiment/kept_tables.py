@@ -101,7 +101,9 @@ def words_of(folder):
     """What a run says beside its figures, a line each."""
     result = json.loads((Path(folder) / "result.json").read_text())
     lines = [f"finding: {finding}" for finding in result["findings"]]
-    lines += [f"headline {key}: {text}" for key, text in (result.get("headline") or {}).items()]
+    headline = dict(result.get("headline") or {})
+    lines += [f"headline curve: {curve['label']} as {curve['name']}" for curve in headline.pop("curves", [])]
+    lines += [f"headline {key}: {text}" for key, text in headline.items()]
     for table in result["tables"]:
         lines.append(f"table {table['name']}: {table['title']}")
         lines += [f"table {table['name']}: {column['name']} ({column['unit']}): {column['description']}" for column in table["columns"]]

@@ -48,14 +48,16 @@ TEST_CASE("a run leaves what result.json lists, and nothing else", "[experiment]
   CHECK(json["started"] == "1970-01-01T00:00:00Z");
   CHECK(json["duration_seconds"] == 0.5);
   CHECK(json["findings"].size() == 1);
-  CHECK(json["headline"] == nlohmann::json{{"title", "Error <falls>"},
-                                           {"sentence", "It falls from 1 % to 0.2 %."},
-                                           {"plot", "error_plot"},
-                                           {"advice", "Take more K & wait."},
-                                           {"measure", "error"},
-                                           {"failing", "1 %"},
-                                           {"mitigation", "more K"},
-                                           {"mitigated", "0.2 %"}});
+  CHECK(json["headline"] ==
+        nlohmann::json{{"title", "Error <falls>"},
+                       {"sentence", "It falls from 1 % to 0.2 %."},
+                       {"plot", "error_plot"},
+                       {"advice", "Take more K & wait."},
+                       {"measure", "error"},
+                       {"failing", "1 %"},
+                       {"mitigation", "more K"},
+                       {"mitigated", "0.2 %"},
+                       {"curves", {{{"label", "none"}, {"name", "without \"K\""}}}}});
   CHECK(json["tables"][0]["rows"] == 3);
   CHECK(json["tables"][0]["crc32"] == crc32_text(read_file(run.folder / "error.csv")));
   CHECK(json["tables"][0]["columns"][1]["unit"] == "%");
@@ -254,6 +256,11 @@ TEST_CASE("a headline names a plot of its run", "[experiment]") {
   CHECK_THROWS_WITH(
       write_results(results, sample_record(context), out.path(), Plots::skip),
       contains("headline plot: expected the name of a plot of this run, got 'other'"));
+  results.headline->plot = "error_plot";
+  results.headline->curves = {{"non", "one"}, {"nine", "other"}};
+  CHECK_THROWS_WITH(
+      write_results(results, sample_record(context), out.path(), Plots::skip),
+      contains("headline curve: expected how the label of a curve of its plot begins, got 'nine'"));
   results.headline.reset();
   const WrittenRun run = write_results(results, sample_record(context), out.path(), Plots::skip);
   CHECK_FALSE(nlohmann::json::parse(run.result_json).contains("headline"));

@@ -33,7 +33,8 @@ inline Results sample_results(const RunContext& context) {
                           .measure = "error",
                           .failing = "1 %",
                           .mitigation = "more K",
-                          .mitigated = "0.2 %"};
+                          .mitigated = "0.2 %",
+                          .curves = {{"none", "without \"K\""}}};
   return {{table}, {plot}, {map}, {"Error falls like 1/K <script>alert(1)</script>"}, headline};
 }
 

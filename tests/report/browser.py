@@ -71,6 +71,7 @@ def build(root):
         "sweeps": ["sweep", "sweep"],
         "verify": ["checked"],
         "separate": ["one", "other", "--separate"],
+        "first": [*["one"] * 5, "--separate"],
     }.items():
         pages[name] = root / f"{name}.html"
         fp8lab("report", *(f if f.startswith("-") else root / f for f in folders), "-o", pages[name])
@@ -173,12 +174,33 @@ def look(chromium, name, path):
         opened.require_clean()
 
 
+def first_screen(chromium, path):
+    """Five failures, each with its remedy in one small plot, and what the remedies buy, are seen without scrolling."""
+    with harness.open_offline(chromium, path, width=1440, height=900) as opened:
+        opened.page.wait_for_function("document.querySelectorAll('.card svg').length === 5")
+        legends = opened.page.evaluate(
+            "[...document.querySelectorAll('.card')].map(card => "
+            "[...card.querySelectorAll('.role-legend-label text')].map(text => text.textContent))"
+        )
+        check(legends == [["one scale per tensor", "one scale per tile of 128"]] * 5, f"curves of the cards: {legends}")
+        tops = opened.page.evaluate("[...document.querySelectorAll('.card')].map(card => card.getBoundingClientRect().top)")
+        check(len(set(tops)) == 1, f"all cards stand in one row: {tops}")
+        bottom = opened.page.evaluate("document.querySelector('table.remedies').getBoundingClientRect().bottom")
+        check(bottom <= 900, f"the table of remedies ends at {bottom} of 900 pixels")
+        opened.page.set_viewport_size({"width": 390, "height": 844})
+        opened.page.wait_for_timeout(300)
+        heights = opened.page.evaluate("[...document.querySelectorAll('.card')].map(card => card.getBoundingClientRect().height)")
+        check(max(heights) <= 844, f"a card is one screen of a phone: {heights}")
+        opened.require_clean()
+
+
 def main():
     with tempfile.TemporaryDirectory() as folder, harness.browser() as chromium:
         root = pathlib.Path(folder)
         pages = build(root)
         for name in ("runs", "sweep", "comparison", "verify"):
             look(chromium, name, pages[name])
+        first_screen(chromium, pages["first"])
         with harness.open_offline(chromium, pages["runs"]) as opened:
             sorting(opened)
             opened.require_clean()

@@ -141,14 +141,23 @@ TEST_CASE("a page shows three hundred rows and says of how many", "[report]") {
   }
 }
 
-TEST_CASE("a summary shows up to three findings, or two and a fold", "[report]") {
+TEST_CASE("a section shows its answer and up to three more findings, or folds them", "[report]") {
   for (std::size_t count = 1; count < 7; ++count) {
     StoredRun run = limits_run({});
     for (std::size_t i = 0; i < count; ++i)
       run.findings.push_back(fmt::format("Finding 10^{}.", i));
     CAPTURE(count);
-    CHECK(part_of(html_report(std::vector{run}), "<p class=quiet></p>\n", "</section>") ==
-          "<p class=quiet></p>\n" + folded(run.findings, count <= 3 ? 3 : 2, " findings"));
+    const std::string answer = "<p class=answer>Finding 10<sup>0</sup>.</p>\n";
+    const Texts others(run.findings.begin() + 1, run.findings.end());
+    const std::string more =
+        others.empty() ? ""
+        : others.size() <= 3
+            ? listed(others)
+            : fmt::format("<details><summary>{} more findings</summary>\n{}</details>\n",
+                          others.size(), listed(others));
+    const std::string html = html_report(std::vector{run});
+    CHECK_THAT(html, contains("<dd>Finding 10<sup>0</sup>.</dd>"));
+    CHECK(part_of(html, answer, "<h3>Command") == answer + more);
   }
 }
 

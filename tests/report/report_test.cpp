@@ -44,8 +44,9 @@ TEST_CASE("a report escapes all text and loads nothing", "[experiment]") {
   CHECK_THAT(html, contains("title=\"terms &amp; more\""));
   CHECK_THAT(html, contains("--set &#39;k=[128]&#39;"));
   CHECK(count(html, "<script>") == 2);  // Vega's and the page's own
-  CHECK(count(html, "alert(1)") == 2);
-  CHECK(count(html, "<figure><script type=\"application/json\">") == 3);  // one is also in its card
+  CHECK(count(html, "alert(1)") == 1);
+  CHECK(count(html, "<figure><script type=\"application/json\">") == 2);
+  CHECK(count(html, "<figure data-curves=") == 1);  // in its card
   // The name of a schema is no address that a page loads, nor are those in Vega's text.
   REQUIRE(html.find(kVegaScript) != std::string::npos);
   const std::string own = html.substr(0, html.find(kVegaScript)) +
@@ -80,8 +81,11 @@ TEST_CASE("a report begins with failures, remedies and claims", "[experiment]") 
       "\"</script>\"}";
   const std::string html = html_report(std::vector{run});
   CHECK(count(html, "<article class=card>") == 1);
-  CHECK_THAT(html, contains("<h3>Error &lt;falls&gt;</h3>\n<p>It falls from 1 % to 0.2 %.</p>\n"
-                            "<figure><script type=\"application/json\">"));
+  CHECK_THAT(html,
+             contains("<h3>Error &lt;falls&gt;</h3>\n<figure data-curves=\"[[&quot;none&quot;,"
+                      "&quot;without \\&quot;K\\&quot;&quot;]]\">"
+                      "<script type=\"application/json\">"));
+  CHECK(count(html, "It falls from 1 % to 0.2 %.") == 2);  // in the summary and in the section
   CHECK_THAT(html, contains("Take more K &amp; wait. <a href=\"#run-1\">All of sample</a>"));
   CHECK_THAT(html, contains("<tr><td>Error &lt;falls&gt;</td><td>error</td><td>1 %</td>"
                             "<td>more K</td><td>0.2 %</td></tr>"));
@@ -174,24 +178,27 @@ TEST_CASE("long tables are cut with a note that names the file", "[experiment]")
   CHECK(count(html, "<td class=n>300</td>") == 0);
 }
 
-TEST_CASE("a summary folds what is too much to read at once", "[experiment]") {
+TEST_CASE("a section folds what is too much to read at once", "[experiment]") {
   const TemporaryFolder out("summary");
   RunContext context{Parameters::from_toml(kSampleToml, false), 3, 1, {}};
   const WrittenRun run = write_results({{}, {}, {}, {"1", "2", "3", "4", "5", "6"}},
                                        sample_record(context), out.path(), Plots::skip);
   const std::string html = report_of(run.folder);
-  CHECK_THAT(html, contains("<summary>4 more findings</summary>\n<ul>\n<li>3</li>\n<li>4</li>"));
-  CHECK(count(html, "<li>6</li>") == 2);
+  CHECK_THAT(html, contains("<p class=answer>1</p>\n"));
+  CHECK_THAT(html, contains("<summary>5 more findings</summary>\n<ul>\n<li>2</li>\n<li>3</li>"));
+  CHECK(count(html, "<dd>1</dd>") == 1);  // in the summary
+  CHECK(count(html, "<li>6</li>") == 1);
 }
 
 TEST_CASE("a report says what a run has, and what it has not", "[report]") {
   StoredRun run;
   run.experiment = "x";
+  run.question = "Why?";
   run.plots_note = "no <library>";
   const std::string bare = html_report(std::vector{run});
   CHECK_THAT(bare, contains("1 experiment. Each section ends"));
-  CHECK_THAT(bare, contains("<li><a href=\"#run-1\">x</a>: 0 plots, 0 tables</li>"));
-  CHECK_THAT(bare, contains("<p class=quiet>No findings were recorded.</p>"));
+  CHECK_THAT(bare, contains("<li><a href=\"#run-1\">x</a> <span class=quiet>Why?</span></li>"));
+  CHECK_THAT(bare, contains("<p class=answer>No findings were recorded.</p>"));
   CHECK_THAT(bare, contains("<p class=warning>No plots: no &lt;library&gt;.</p>"));
   CHECK_THAT(bare, contains("<summary>Parameters, seed and machine</summary>"));
   CHECK_THAT(bare, !contains("<h3>Tables</h3>"));
@@ -204,10 +211,11 @@ TEST_CASE("a report says what a run has, and what it has not", "[report]") {
   full.tables = {{"T", "t.csv", {{"i", "1", "row"}}, {{"1"}}, "", 0}};
   const std::string html = html_report(std::vector{run, full});
   CHECK_THAT(html, contains("2 experiments. Each section ends"));
-  CHECK_THAT(html, contains("<li><a href=\"#run-2\">x</a> <span class=badge>sweep</span> "
-                            "<span class=badge>quick form</span>: 1 plot, 1 table</li>"));
-  CHECK_THAT(html, !contains("more findings"));  // one more is no more to read than the fold
-  CHECK(count(html, "No plots:") == 1);          // that of the first
+  CHECK_THAT(html,
+             contains("<li><a href=\"#run-2\">x</a> <span class=badge>sweep</span> "
+                      "<span class=badge>quick form</span> <span class=quiet>Why?</span></li>"));
+  CHECK_THAT(html, !contains("more findings"));
+  CHECK(count(html, "No plots:") == 1);  // that of the first
   CHECK_THAT(html, contains("<summary>Parameters, axes and seed</summary>"));
   CHECK_THAT(html, contains("<h3>Tables</h3>"));
 }
@@ -298,6 +306,9 @@ TEST_CASE("a run is read back as it was written", "[experiment]") {
   CHECK(run.headline->failing == "1 %");
   CHECK(run.headline->mitigation == "more K");
   CHECK(run.headline->mitigated == "0.2 %");
+  REQUIRE(run.headline->curves.size() == 1);
+  CHECK(run.headline->curves[0].label == "none");
+  CHECK(run.headline->curves[0].name == "without \"K\"");
 
   StoredPairs facts = run.facts;
   std::erase_if(facts, [](const auto& fact) { return fact.first == "git"; });

@@ -20,6 +20,11 @@ class Fabric;
 
 /// The summary of a run that shows a failure mode. Reports begin with it.
 struct Headline {
+  /// A curve of the plot: how its label begins, and its name in a small picture.
+  struct Curve {
+    std::string label;
+    std::string name;
+  };
   std::string title;       ///< the failure in a few words
   std::string sentence;    ///< the measurement in one sentence, with figures
   std::string plot;        ///< name of the run's plot that shows it
@@ -28,6 +33,7 @@ struct Headline {
   std::string failing;     ///< the figure without a remedy, with its unit
   std::string mitigation;  ///< the remedy, in a few words
   std::string mitigated;   ///< the figure with the remedy, with its unit
+  std::vector<Curve> curves{};  ///< of a small picture: without the remedy and with it; empty: all
 };
 
 /// All results of a run.

@@ -71,6 +71,9 @@ Json json_of(const Machine& machine) {
 }
 
 Json json_of(const Headline& headline) {
+  Json curves = Json::array();
+  for (const auto& [label, name] : headline.curves)
+    curves.push_back({{"label", label}, {"name", name}});
   return {{"title", headline.title},
           {"sentence", headline.sentence},
           {"plot", headline.plot},
@@ -78,7 +81,18 @@ Json json_of(const Headline& headline) {
           {"measure", headline.measure},
           {"failing", headline.failing},
           {"mitigation", headline.mitigation},
-          {"mitigated", headline.mitigated}};
+          {"mitigated", headline.mitigated},
+          {"curves", curves}};
+}
+
+/// The curves of the headline are curves of its plot.
+void require_curves(const Results& results) {
+  const auto plot = std::ranges::find(results.plots, results.headline->plot, &Plot::name);
+  for (const Headline::Curve& curve : results.headline->curves)
+    require(std::ranges::any_of(plot->series,
+                                [&](const Series& s) { return s.label.starts_with(curve.label); }),
+            "headline curve", "how the label of a curve of its plot begins",
+            fmt::format("'{}'", curve.label));
 }
 
 Json header_of(const RunRecord& record) {
@@ -204,6 +218,7 @@ WrittenRun write_results(const Results& results, const RunRecord& record, const 
         results.plots, [&](const Plot& plot) { return plot.name == results.headline->plot; });
     require(drawn, "headline plot", "the name of a plot of this run",
             fmt::format("'{}'", results.headline->plot));
+    require_curves(results);
     json["headline"] = json_of(*results.headline);
   }
   json["tables"] = staged.tables;

@@ -16,11 +16,11 @@ std::string card_of(const StoredRun& run, std::size_t number) {
   const Headline& headline = *run.headline;
   const auto plot = std::ranges::find(run.plots, headline.plot, &StoredPlot::name);
   return fmt::format(
-      "<article class=card>\n<h3>{}</h3>\n<p>{}</p>\n{}<p><strong>What to do.</strong> {} "
+      "<article class=card>\n<h3>{}</h3>\n{}<p><strong>What to do.</strong> {} "
       "<a href=\"#run-{}\">All of {}</a></p>\n</article>\n",
-      html_written(headline.title), html_written(headline.sentence),
-      plot == run.plots.end() ? "" : html_figure(*plot), html_written(headline.advice), number,
-      html_escaped(run.experiment));
+      html_written(headline.title),
+      plot == run.plots.end() ? "" : html_figure(*plot, headline.curves),
+      html_written(headline.advice), number, html_escaped(run.experiment));
 }
 
 std::string remedy_row(const Headline& headline) {

@@ -6,8 +6,10 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
+#include <nlohmann/json.hpp>
 
 #include "fp8lab/core/counted.hpp"
+#include "fp8lab/core/json_text.hpp"
 #include "fp8lab/core/printable.hpp"
 #include "fp8lab/core/short_number.hpp"
 #include "lab/plots/text.hpp"
@@ -16,9 +18,10 @@
 namespace fp8lab {
 namespace {
 
-constexpr std::size_t kOpenRows = 16;   ///< tables up to this long are not folded
-constexpr std::size_t kShortText = 36;  ///< of a cell; longer ones are wrapped
-constexpr std::size_t kPaperRows = 60;  ///< as in the style sheet
+constexpr std::size_t kOpenRows = 16;     ///< tables up to this long are not folded
+constexpr std::size_t kOpenFindings = 3;  ///< as many beside the answer are not folded
+constexpr std::size_t kShortText = 36;    ///< of a cell; longer ones are wrapped
+constexpr std::size_t kPaperRows = 60;    ///< as in the style sheet
 constexpr std::string_view kVegaLite = "vega.github.io/schema/vega-lite/";
 
 std::string base64(std::string_view bytes) {
@@ -43,6 +46,13 @@ std::string html_plot_data(std::string_view json) {
   std::string data;
   for (const char c : json) data += c == '<' ? std::string("\\u003c") : std::string(1, c);
   return "<script type=\"application/json\">" + data + "</script>";
+}
+
+/// Those curves of a plot that its small picture shows, as the page's script reads them.
+std::string curves_attribute(std::span<const Headline::Curve> curves) {
+  nlohmann::ordered_json pairs = nlohmann::ordered_json::array();
+  for (const auto& [label, name] : curves) pairs.push_back({label, name});
+  return fmt::format(" data-curves=\"{}\"", html_escaped(json_text(pairs)));
 }
 
 /// A column's name that may be broken behind its underlines, where paper has no room for all of it.
@@ -179,12 +189,13 @@ std::string html_table(const StoredTable& table) {
   return html_fold(table.rows.size() <= kOpenRows, summary, content + html_columns(table.columns));
 }
 
-std::string html_figure(const StoredPlot& plot) {
+std::string html_figure(const StoredPlot& plot, std::span<const Headline::Curve> curves) {
   if (plot.json.find(kVegaLite) != std::string::npos)
     return fmt::format(
-        "<figure>{}<noscript>This plot needs JavaScript; {}.svg shows the same "
+        "<figure{}>{}<noscript>This plot needs JavaScript; {}.svg shows the same "
         "plot.</noscript></figure>\n",
-        html_plot_data(plot.json), html_escaped(plot.name));
+        curves.empty() ? "" : curves_attribute(curves), html_plot_data(plot.json),
+        html_escaped(plot.name));
   if (plot.svg.empty()) return "";
   return fmt::format(
       "<figure><img width=900 height=560 alt=\"{}\" "
@@ -213,8 +224,16 @@ std::string html_badges(const StoredRun& run) {
          (run.quick ? " <span class=badge>quick form</span>" : "");
 }
 
+std::string answer_of(const StoredRun& run) {
+  if (run.headline) return run.headline->sentence;
+  return run.findings.empty() ? "No findings were recorded." : run.findings.front();
+}
+
 std::string html_run(const StoredRun& run) {
-  std::string html = html_list(run.findings);
+  std::string html = fmt::format("<p class=answer>{}</p>\n", html_written(answer_of(run)));
+  const auto others = std::span(run.findings).subspan(run.headline || run.findings.empty() ? 0 : 1);
+  const bool few = others.size() <= kOpenFindings;
+  if (few && !others.empty()) html += html_list(others);
   const bool pictured = std::ranges::any_of(
       run.plots, [](const StoredPlot& plot) { return !html_figure(plot).empty(); });
   if (!run.plots_note.empty() && !pictured)
@@ -224,6 +243,7 @@ std::string html_run(const StoredRun& run) {
     for (const StoredPlot& plot : run.plots) html += html_figure(plot);
     html += "</div>\n";
   }
+  if (!few) html += html_fold(false, counted(others.size(), "more finding"), html_list(others));
   if (!run.tables.empty()) html += "<h3>Tables</h3>\n";
   for (const StoredTable& table : run.tables) html += html_table(table);
   html += fmt::format("<h3>Command that repeats this run</h3>\n<pre>{}</pre>\n",

@@ -40,8 +40,11 @@ std::string html_columns(std::span<const Column> columns);
 std::string html_table(const StoredTable& table);
 
 /// A plot as data, which the page's script draws, or a picture; nothing where there is neither
-/// (an older folder has pictures alone).
-std::string html_figure(const StoredPlot& plot);
+/// (an older folder has pictures alone). `curves`: those that a small picture shows.
+std::string html_figure(const StoredPlot& plot, std::span<const Headline::Curve> curves = {});
+
+/// The sentence that answers a run's question: that of its headline, or else its first finding.
+std::string answer_of(const StoredRun& run);
 
 std::string html_list(std::span<const std::string> sentences);
 

@@ -75,15 +75,24 @@ StoredPlot read_plot(const fs::path& folder, const JsonNode& node) {
   return plot;
 }
 
+std::vector<Headline::Curve> read_curves(const JsonNode& node) {
+  std::vector<Headline::Curve> curves;
+  for (const JsonNode& curve : node.elements())
+    curves.push_back({curve["label"].text(), curve["name"].text()});
+  return curves;
+}
+
 Headline read_headline(const JsonNode& node) {
-  return {.title = node["title"].text(),
-          .sentence = node["sentence"].text(),
-          .plot = node["plot"].text(),
-          .advice = node["advice"].text(),
-          .measure = node["measure"].text(),
-          .failing = node["failing"].text(),
-          .mitigation = node["mitigation"].text(),
-          .mitigated = node["mitigated"].text()};
+  return {
+      .title = node["title"].text(),
+      .sentence = node["sentence"].text(),
+      .plot = node["plot"].text(),
+      .advice = node["advice"].text(),
+      .measure = node["measure"].text(),
+      .failing = node["failing"].text(),
+      .mitigation = node["mitigation"].text(),
+      .mitigated = node["mitigated"].text(),
+      .curves = node.has("curves") ? read_curves(node["curves"]) : std::vector<Headline::Curve>{}};
 }
 
 StoredPairs facts_of(const JsonNode& root) {

@@ -35,6 +35,27 @@ const element = (name, className, text = "") => {
   return made;
 };
 
+/// Of a specification only the curves of some pairs: how a label begins, and the name that the curve has then.
+const only = (spec, pairs) => {
+  const {labels} = spec.usermeta;
+  const found = pairs.map(([begin, name]) => ({name, place: labels.findIndex(label => label.startsWith(begin))}))
+    .filter(({place}) => place >= 0);
+  if (found.length === 0) return spec;
+  const names = found.map(({name}) => name);
+  const renamed = labels.map((label, i) => found.find(({place}) => place === i)?.name ?? label);
+  const all = JSON.stringify(labels);
+  const change = value => {
+    if (typeof value === "string") return value.replace(all, JSON.stringify(renamed));
+    if (value === null || typeof value !== "object") return value;
+    if (Array.isArray(value)) return JSON.stringify(value) === all ? names : value.map(change);
+    const made = Object.fromEntries(Object.entries(value).map(([key, one]) => [key, change(one)]));
+    if (value.range && JSON.stringify(value.domain) === all) made.range = found.map(({place}) => value.range[place]);
+    return made;
+  };
+  const values = spec.data.values.filter(({series}) => found.some(({place}) => place === series));
+  return {...change({...spec, data: {...spec.data, values: []}}), data: {...spec.data, values}};
+};
+
 class Plot {
   static all = [];
   /// Whether the page is being printed: plots have the size that paper has for them, and all are drawn.
@@ -48,14 +69,17 @@ class Plot {
     this.spec = JSON.parse(figure.querySelector("script").textContent);
     this.map = this.spec.usermeta.kind === "heat_map";
     this.small = Boolean(figure.closest(".card"));
+    if (figure.dataset.curves) this.spec = only(this.spec, JSON.parse(figure.dataset.curves));
     this.showButtons = [];
     this.resetAxes();
     this.box = element("div", "plot");
     this.picture = element("div", "picture");
     this.picture.style.minHeight = `${this.height}px`;
     const {text, subtitle} = this.spec.title;
-    this.box.append(element("figcaption", "", text.join(" ")), this.picture, this.tools());
-    if (subtitle) this.box.append(element("p", "quiet", subtitle.join(" ")));
+    const caption = this.small ? this.spec.usermeta.y : text.join(" ");
+    this.box.append(element("figcaption", "", caption), this.picture);
+    if (!this.small) this.box.append(this.tools());
+    if (subtitle && !this.small) this.box.append(element("p", "quiet", subtitle.join(" ")));
     if (this.map) figure.classList.add("wide");
     figure.append(this.box);
     Plot.all.push(this);
@@ -116,7 +140,7 @@ class Plot {
 
   get height() {
     if (this.map) return this.spec.height;
-    return this.small || Plot.printed ? 250 : 360;
+    return this.small ? 140 : Plot.printed ? 250 : 360;
   }
 
   fit() {
@@ -126,7 +150,7 @@ class Plot {
   /// The specification for the page: its own width, colours and axes.
   adapted() {
     this.room = this.box.clientWidth;
-    const width = Plot.printed ? PAPER[this.spec.usermeta.kind] : Math.max(this.room, 260);
+    const width = Plot.printed ? PAPER[this.spec.usermeta.kind] : Math.max(this.room, 210);
     const night = dark.matches && !Plot.printed;
     const spec = night ? JSON.parse(JSON.stringify(this.spec), (_, value) => DARK[value] ?? value) : clone(this.spec);
     Object.assign(spec, {width, padding: 2, background: null});
@@ -136,6 +160,7 @@ class Plot {
     Object.assign(spec.config.legend, {labelLimit: width - 40, titleLimit: width - 20});
     if (this.map) this.adaptMap(spec, width);
     else this.adaptPlot(spec, width);
+    if (this.small) this.adaptCard(spec);
     return spec;
   }
 
@@ -179,6 +204,17 @@ class Plot {
       }
     }
     for (const param of spec.params) param.value = this.log[param.name.at(-1)];
+  }
+
+  /// A card says above the picture what y is, and of x no setup; it has no second scale.
+  adaptCard(spec) {
+    spec.encoding.y.axis.title = null;
+    for (const {encoding = {}} of [spec, ...spec.layer]) {
+      const axis = encoding.x?.axis;
+      if (!axis) continue;
+      if (axis.orient === "top") encoding.x.axis = null;
+      else axis.title = wrapped([axis.title.join(" ").replace(/ \(.*/, "")], spec.width - 40);
+    }
   }
 
   async draw() {

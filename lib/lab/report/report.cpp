@@ -11,33 +11,21 @@
 namespace fp8lab {
 namespace {
 
-constexpr std::size_t kSummaryFindings = 2;  ///< of each experiment, more are folded
-
-/// The first findings in sight, the rest folded: a summary is there to be read.
-std::string short_list_of(const std::vector<std::string>& findings) {
-  if (findings.size() <= kSummaryFindings + 1) return html_list(findings);
-  const std::span<const std::string> all(findings);
-  return html_list(all.first(kSummaryFindings)) +
-         html_fold(false, fmt::format("{} more findings", all.size() - kSummaryFindings),
-                   html_list(all.subspan(kSummaryFindings)));
-}
-
 std::string summary_of(std::span<const StoredRun> runs) {
-  std::string html = "<section id=summary>\n<h2>Findings of each experiment</h2>\n";
+  std::string html = "<section id=summary>\n<h2>Questions and answers</h2>\n<dl class=answers>\n";
   for (std::size_t i = 0; i < runs.size(); ++i)
-    html += fmt::format("<h3><a href=\"#run-{}\">{}</a>{}</h3>\n<p class=quiet>{}</p>\n{}", i + 1,
-                        html_escaped(runs[i].experiment), html_badges(runs[i]),
-                        html_written(runs[i].question), short_list_of(runs[i].findings));
-  return html + "</section>\n";
+    html += fmt::format("<dt><a href=\"#run-{}\">{}</a>{}</dt>\n<dd>{}</dd>\n", i + 1,
+                        html_written(runs[i].question), html_badges(runs[i]),
+                        html_written(answer_of(runs[i])));
+  return html + "</dl>\n</section>\n";
 }
 
 std::string contents_of(std::span<const StoredRun> runs) {
   std::string html;
   for (std::size_t i = 0; i < runs.size(); ++i)
-    html +=
-        fmt::format("<li><a href=\"#run-{}\">{}</a>{}: {}, {}</li>\n", i + 1,
-                    html_escaped(runs[i].experiment), html_badges(runs[i]),
-                    counted(runs[i].plots.size(), "plot"), counted(runs[i].tables.size(), "table"));
+    html += fmt::format("<li><a href=\"#run-{}\">{}</a>{} <span class=quiet>{}</span></li>\n",
+                        i + 1, html_escaped(runs[i].experiment), html_badges(runs[i]),
+                        html_written(runs[i].question));
   return fmt::format("<nav aria-label=Contents>{}</nav>\n",
                      html_fold(false, "Contents", "<ol>\n" + html + "</ol>"));
 }
