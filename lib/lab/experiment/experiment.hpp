@@ -25,14 +25,14 @@ struct Headline {
     std::string label;
     std::string name;
   };
-  std::string title;       ///< the failure in a few words
-  std::string sentence;    ///< the measurement in one sentence, with figures
-  std::string plot;        ///< name of the run's plot that shows it
-  std::string advice;      ///< the advice, one sentence
-  std::string measure;     ///< the quantity of the two figures below
-  std::string failing;     ///< the figure without a remedy, with its unit
-  std::string mitigation;  ///< the remedy, in a few words
-  std::string mitigated;   ///< the figure with the remedy, with its unit
+  std::string title;            ///< the failure in a few words
+  std::string sentence;         ///< the measurement in one sentence, with figures
+  std::string plot;             ///< name of the run's plot that shows it
+  std::string advice;           ///< the advice, one sentence
+  std::string measure;          ///< the quantity of the two figures below
+  std::string failing;          ///< the figure without a remedy, with its unit
+  std::string mitigation;       ///< the remedy, in a few words
+  std::string mitigated;        ///< the figure with the remedy, with its unit
   std::vector<Curve> curves{};  ///< of a small picture: without the remedy and with it; empty: all
 };
 
