@@ -7,6 +7,7 @@
 
 #include "adam-states/seed_adam.hpp"
 #include "adam-states/trajectory.hpp"
+#include "common/names.hpp"
 #include "common/parallel.hpp"
 #include "common/repeats.hpp"
 #include "fp8lab/core/error.hpp"
@@ -319,7 +320,33 @@ double final_loss(const Run& run) { return run.final_loss(); }
 double largest_update(const Run& run) { return run.trajectory.largest_update; }
 double zero_v(const Run& run) { return run.trajectory.zero_v_percent; }
 
+/// Under which states updates stay near the learning rate, and what happens where they do not.
+std::string answer_of(const Setup& s, const std::vector<Draw>& draws) {
+  constexpr double kNear = 10.0;  // learning rates
+  const double most = *std::max_element(s.decades.begin(), s.decades.end());
+  std::vector<std::string> near;
+  std::vector<std::string> far;
+  for (std::size_t i = 0; i < draws.front().runs.size(); ++i) {
+    const Run& run = draws.front().runs[i];
+    if (run.decades != most) continue;
+    const auto of_draws = of_runs(draws, i, largest_update);
+    if (*std::ranges::max_element(of_draws) <= kNear)
+      near.emplace_back(run.preset->name);
+    else
+      far.push_back(fmt::format("{} with {} ({} of its second moments are stored as 0)",
+                                log_interval_text(of_draws), run.preset->name,
+                                share_text(of_runs(draws, i, zero_v), 1.0,
+                                           100.0 * share_resolution(s.problem.elements))));
+  }
+  return fmt::format(
+      "With {:g} decades of curvature the largest update is at most {:g} learning rates under {}{} "
+      "({} steps, {} draws).",
+      most, kNear, near.empty() ? "no states" : in_words(near),
+      far.empty() ? "" : fmt::format("; it is {}", in_words(far)), s.steps, draws.size());
+}
+
 void add_findings(const Setup& s, const std::vector<Draw>& draws, Results& results) {
+  results.findings.push_back(answer_of(s, draws));
   const std::string meaning =
       fmt::format("{}; {}; draws: {}", kIntervalMeaning, kLogIntervalMeaning, draws.size());
   const double most = *std::max_element(s.decades.begin(), s.decades.end());

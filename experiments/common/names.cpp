@@ -1,6 +1,7 @@
 #include "common/names.hpp"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <cctype>
@@ -30,6 +31,11 @@ std::string subnormal_name(const CastPolicy& policy) {
       return "raised";
   }
   return "";
+}
+
+std::string in_words(const std::vector<std::string>& names) {
+  if (names.size() < 2) return names.empty() ? "" : names.front();
+  return fmt::format("{} and {}", fmt::join(names.begin(), names.end() - 1, ", "), names.back());
 }
 
 std::string plain_name(std::string_view name) {

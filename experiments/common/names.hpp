@@ -16,6 +16,9 @@ std::string short_name(const Format& f);
 /// `kept`, `flushed` or `raised`: what a policy does to subnormals.
 std::string subnormal_name(const CastPolicy& policy);
 
+/// `a`, `a and b`, `a, b and c`; nothing of none.
+std::string in_words(const std::vector<std::string>& names);
+
 /// `log_uniform` as `log-uniform`.
 std::string plain_name(std::string_view name);
 

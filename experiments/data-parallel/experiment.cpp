@@ -200,8 +200,25 @@ auto figure(double ParallelRun::*member) {
   return [member](const ParallelRun& run) { return run.*member; };
 }
 
+/// Of the largest number of workers.
+std::string answer_of(const Study& study) {
+  const int most = study.points.back().options.ranks;
+  NamedOutcomes outcomes;
+  double traffic = 0.0;
+  for (const Point& point : study.points) {
+    const Point& reference = study.reference(point);
+    if (point.options.ranks != most || &point == &reference) continue;
+    outcomes.add(point.name(), study.worst_outcome(point));
+    traffic = std::max(traffic,
+                       point.runs.front().bytes_per_step / reference.runs.front().bytes_per_step);
+  }
+  return fmt::format(
+      "Between {} workers {}, by the worst of their seeds, at most {:.3g} times the traffic ({}).",
+      most, sentence_of(outcomes, "FP8 wires", "FP32 wires"), traffic, setup(study));
+}
+
 std::vector<std::string> findings_of(const Study& study) {
-  std::vector<std::string> findings;
+  std::vector<std::string> findings{answer_of(study)};
   for (const Point& point : study.points) {
     if (&point == &study.reference(point)) continue;
     const ParallelRun& first = point.runs.front();

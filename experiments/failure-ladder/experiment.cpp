@@ -4,6 +4,7 @@
 
 #include <cmath>
 
+#include "common/names.hpp"
 #include "common/parallel.hpp"
 #include "failure-ladder/modes.hpp"
 #include "train/settings.hpp"
@@ -101,9 +102,34 @@ Table repeat_table(const Study& study) {
   return table;
 }
 
+/// Which modes make a run leave the reference and return with their mitigation.
+std::string answer_of(const Study& study) {
+  std::vector<std::string> shown;
+  std::vector<std::string> others;
+  for (std::size_t begin = 0, end = 0; begin < study.rungs.size(); begin = end) {
+    bool any = false;
+    for (; end < study.rungs.size() && study.rungs[end].mode == study.rungs[begin].mode; ++end)
+      any = any || study.shown(end);
+    (any ? shown : others).push_back(study.rungs[begin].mode);
+  }
+  if (shown.empty())
+    return fmt::format(
+        "No failure mode that was tried ({}) alone makes a run leave the loss curve of BF16 and "
+        "return with its mitigation ({}).",
+        in_words(others), setup(study));
+  return fmt::format(
+      "Alone, {} of {} failure modes {} a run leave the loss curve of BF16 and return with the "
+      "mitigation ({}){} ({}).",
+      shown.size(), shown.size() + others.size(), shown.size() == 1 ? "makes" : "make",
+      in_words(shown),
+      others.empty() ? ""
+                     : fmt::format("; not so {}, at no value that was tried", in_words(others)),
+      setup(study));
+}
+
 /// One sentence a mode: the mildest rung at which it shows and goes.
 std::vector<std::string> findings_of(const Study& study) {
-  std::vector<std::string> findings;
+  std::vector<std::string> findings{answer_of(study)};
   for (std::size_t begin = 0, end = 0; begin < study.rungs.size(); begin = end) {
     const std::string& mode = study.rungs[begin].mode;
     std::string all;

@@ -219,13 +219,13 @@ std::vector<std::string> error_findings(const Setup& s, const Draws& draws) {
       const Point& p = points[i];
       if (p.wire.format != wire.format || p.ranks != most || !is_shown(s, p)) continue;
       text +=
-          fmt::format("{}{} {} ({:.1f} bits from the busiest rank)", text.empty() ? "" : ", ",
-                      to_string(p.topology), log_interval_text(each(draws, i, &Loss::relative_l2)),
+          fmt::format("{}{} by {} ({:.1f} bits from the busiest rank)", text.empty() ? "" : ", ",
+                      log_interval_text(each(draws, i, &Loss::relative_l2)), to_string(p.topology),
                       busiest_bits(s, p));
     }
     findings.push_back(fmt::format(
-        "{} ranks, {} on the wire: relative L2 error of the mean {} ({}; draws: {}).", most,
-        short_name(format(wire.format)), text, kLogIntervalMeaning, draws.size()));
+        "Over {} ranks with {} on the wire the mean has a relative L2 error of {} ({}; draws: {}).",
+        most, short_name(format(wire.format)), text, kLogIntervalMeaning, draws.size()));
   }
   return findings;
 }

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "common/names.hpp"
 #include "common/parallel.hpp"
 #include "data-parallel/workers.hpp"
 #include "fp8lab/core/counted.hpp"
@@ -168,8 +169,34 @@ Plot gap_plot(const Study& study) {
   return plot;
 }
 
+/// What the standing says of a system, as a verb.
+std::string verb_of(const Judgement& j, std::string_view reference) {
+  if (j.diverged > 0) return fmt::format("diverges in {} of {} seeds", j.diverged, j.seeds);
+  switch (j.standing) {
+    case Standing::follows:
+      return fmt::format("follows {}", reference);
+    case Standing::leaves:
+      return fmt::format("leaves {}", reference);
+    case Standing::lower:
+      return fmt::format("ends lower than {}", reference);
+    case Standing::cannot_tell:
+      break;
+  }
+  return fmt::format("cannot be told from {}", reference);
+}
+
+std::string answer_of(const Study& study) {
+  std::vector<std::string> clauses;
+  for (std::size_t i = 1; i < study.systems.size(); ++i)
+    clauses.push_back(fmt::format("{} {} at {:.3g} times the gradient traffic",
+                                  study.systems[i].name,
+                                  verb_of(study.judgement(i), study.systems[0].name),
+                                  study.run(i, 0).bytes_per_step / study.run(0, 0).bytes_per_step));
+  return fmt::format("{} ({}).", in_words(clauses), setup(study));
+}
+
 std::vector<std::string> findings_of(const Study& study) {
-  std::vector<std::string> findings;
+  std::vector<std::string> findings{answer_of(study)};
   const ParallelRun& reference = study.run(0, 0);
   for (std::size_t i = 1; i < study.systems.size(); ++i) {
     const ParallelRun& run = study.run(i, 0);

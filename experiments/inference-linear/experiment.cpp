@@ -186,13 +186,30 @@ Plot shift_plot(const std::vector<Draw>& draws, const std::string& name, const s
   return plot;
 }
 
+/// The error of each scaling where activations grow most after the calibration.
+std::string answer_of(const std::vector<Draw>& draws) {
+  const std::vector<Point>& points = draws.front().points;
+  const double most = std::ranges::max_element(points, {}, &Point::shift)->shift;
+  std::vector<std::string> errors;
+  for (std::size_t i = 0; i < points.size(); ++i)
+    if (points[i].shift == most)
+      errors.push_back(fmt::format(
+          "{} % ({})", log_interval_text(each(draws, i, &InferenceLoss::relative_l2), 100.0),
+          points[i].scaling));
+  return fmt::format(
+      "Where activations are {:g} times as large as in the calibration, the error of y is {} ({}; "
+      "draws: {}).",
+      most, in_words(errors), kLogIntervalMeaning, draws.size());
+}
+
 void add_findings(const std::vector<Draw>& draws, Results& results) {
   const auto& [setup, points] = draws.front();
+  results.findings.push_back(answer_of(draws));
   const double resolution =
       100.0 * share_resolution(static_cast<std::size_t>(setup.shape.tokens * setup.shape.inputs));
   for (std::size_t i = 0; i < points.size(); ++i)
     results.findings.push_back(fmt::format(
-        "Shift {:g}, {}: error of y {} %, worst token {} %, saturated {} ({}; {}; draws: {}).",
+        "Factor {:g}, {}: error of y {} %, worst token {} %, saturated {} ({}; {}; draws: {}).",
         points[i].shift, points[i].scaling,
         log_interval_text(each(draws, i, &InferenceLoss::relative_l2), 100.0),
         log_interval_text(each(draws, i, &InferenceLoss::worst_token_l2), 100.0),

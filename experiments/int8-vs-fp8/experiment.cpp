@@ -248,8 +248,8 @@ Results int8_vs_fp8(const RunContext& context) {
   const std::vector<Tensor>& tensors = draws.front().setup.tensors;
   for (std::size_t t = 0; t < tensors.size(); ++t)
     results.findings.push_back(fmt::format(
-        "{}: smallest error with the amax scale {}, with the best scale {} ({} elements; {}; "
-        "draws: {}).",
+        "Of the {} tensor the amax scale gives the smallest error in {}, the best scale in {} ({} "
+        "elements; {}; draws: {}).",
         tensors[t].name, winner(draws, t, &Point::at_max), winner(draws, t, &Point::best),
         tensors[t].values.size(), kIntervalMeaning, draws.size()));
   for (std::size_t i = 0; i < kPublished.size(); ++i)

@@ -167,7 +167,12 @@ std::string gap_text(const Summary& s, const std::string& reference) {
 }
 
 std::vector<std::string> findings_of(const Comparison& c, const std::vector<Summary>& summaries) {
-  std::vector<std::string> findings;
+  NamedOutcomes outcomes;
+  for (std::size_t i = 1; i < c.rows.size(); ++i)
+    outcomes.add(c.rows[i].name, worst(summaries[i].outcomes));
+  std::vector<std::string> findings{
+      fmt::format("{}, by the worst of their seeds ({}).",
+                  sentence_of(outcomes, "sets of optimizer states", c.rows[0].name), setup(c))};
   for (std::size_t i = 1; i < c.rows.size(); ++i) {
     const Summary& s = summaries[i];
     findings.push_back(fmt::format("{} {}: {} ({}; {}).", c.rows[i].name,

@@ -297,7 +297,11 @@ std::vector<std::string> ladder_findings(const Study& study,
 
 std::vector<std::string> verdict_findings(const Study& study,
                                           const std::vector<Summary>& summaries) {
-  std::vector<std::string> findings;
+  NamedOutcomes outcomes;
+  for (std::size_t i = 1; i < study.variants.size(); ++i)
+    outcomes.add(study.variants[i].name, agreed(summaries[i], study.seeds));
+  std::vector<std::string> findings{fmt::format(
+      "{} ({}).", sentence_of(outcomes, "recipes", study.variants[0].name), setup(study))};
   for (const std::optional<Outcome> outcome :
        {std::optional(Outcome::follows), std::optional(Outcome::stalls),
         std::optional(Outcome::diverges), std::optional<Outcome>()}) {

@@ -1,10 +1,13 @@
 #include "train/study.hpp"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <array>
 #include <cmath>
 #include <limits>
 
+#include "common/names.hpp"
 #include "training/train/monitor.hpp"
 
 namespace fp8lab::experiments {
@@ -67,6 +70,23 @@ std::string to_string(Outcome outcome) {
 Outcome worst(const OutcomeCounts& counts) {
   if (counts[2] > 0) return Outcome::diverges;
   return counts[1] > 0 ? Outcome::stalls : Outcome::follows;
+}
+
+std::string sentence_of(const NamedOutcomes& outcomes, std::string_view noun,
+                        std::string_view reference) {
+  const auto& [follow, stall, diverge] = outcomes.names;
+  const std::size_t all = follow.size() + stall.size() + diverge.size() + outcomes.disagree.size();
+  std::string sentence = fmt::format("{} of {} {} follow {}", follow.size(), all, noun, reference);
+  if (!follow.empty()) sentence += fmt::format(" ({})", in_words(follow));
+  const auto add = [&](const std::vector<std::string>& names, std::string_view verb) {
+    if (names.empty()) return;
+    sentence += fmt::format("; {} {}{}", in_words(names), verb, names.size() == 1 ? "s" : "");
+  };
+  add(stall, "stall");
+  add(diverge, "diverge");
+  if (!outcomes.disagree.empty())
+    sentence += fmt::format("; seeds disagree about {}", in_words(outcomes.disagree));
+  return sentence;
 }
 
 train::PassContext pass_context(const StudySettings& settings, int threads) {

@@ -4,7 +4,10 @@
 #include <array>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
+#include <string_view>
+#include <utility>
 #include <vector>
 
 #include "fp8lab/gemm/backend.hpp"
@@ -60,6 +63,19 @@ std::string to_string(Outcome outcome);
 using OutcomeCounts = std::array<std::int64_t, 3>;
 /// The worst outcome of a seed.
 Outcome worst(const OutcomeCounts& counts);
+
+/// What became of runs, by name.
+struct NamedOutcomes {
+  std::array<std::vector<std::string>, 3> names;  ///< by outcome
+  std::vector<std::string> disagree;              ///< of which seeds have different outcomes
+
+  void add(std::string name, std::optional<Outcome> outcome) {
+    (outcome ? names[static_cast<std::size_t>(*outcome)] : disagree).push_back(std::move(name));
+  }
+};
+/// The outcomes as an answer: `5 of 7 recipes follow bf16 (a, b, c, d and e); f stalls`.
+std::string sentence_of(const NamedOutcomes& outcomes, std::string_view noun,
+                        std::string_view reference);
 
 /// Mean loss over the last `tail_share` of the steps; NaN if the run broke off.
 double tail_loss(const StudySettings& settings, const std::vector<double>& losses);
