@@ -59,7 +59,7 @@ FormatId operand_format(std::string_view name, const TensorView& tensor,
                                               expected, argument("recipe"))
                                 : expected,
           shape_of(tensor));
-  if (format(*id).code_bits() < 8) require_narrow_codes(*id, tensor.bytes, name);
+  if (format(*id).is_padded()) require_narrow_codes(*id, tensor.bytes, name);
   return *id;
 }
 
