@@ -73,7 +73,8 @@ def numbers(info, count, rng):
     beside = np.nextafter(middle, rng.choice([-np.inf, np.inf], len(middle)).astype(np.float32))
     near = values[at] * rng.uniform(0.5, 2.5, len(at))
     specials = [0.0, -0.0, np.inf, -np.inf, np.nan, 1e-45, -1e-45, 3e38, -3e38]
-    x = np.concatenate([words, middle, beside, near, specials]).astype(np.float32)
+    with np.errstate(all="ignore"):
+        x = np.concatenate([words, middle, beside, near, specials]).astype(np.float32)
     return x if info.is_signed else x[~(x < 0)]
 
 

@@ -149,7 +149,6 @@ GeneralPlan make_general_plan(const Format& f, const CastPolicy& policy) {
 bool kernels_take(const Format& f, const CastPolicy& policy) {
   return is_built_in(f.id) && policy.rounding != RoundingMode::to_odd &&
          policy.overflow != OverflowPolicy::by_direction &&
-         policy.infinity != InfinityPolicy::propagate &&
          (f.has_sign || policy.unsigned_target != UnsignedPolicy::least);
 }
 
