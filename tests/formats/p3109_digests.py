@@ -1,6 +1,6 @@
 """Writes p3109_digests.hpp: digests of the value tables that IEEE P3109 publishes.
 
-Usage: p3109_digests.py CHECKOUT_OF_P3109_PUBLIC COMMIT > p3109_digests.hpp
+Usage: p3109_digests.py CHECKOUT_OF_P3109_PUBLIC COMMIT | clang-format > p3109_digests.hpp
 
 A digest is FNV-1a (64 bits) over the binary64 values of all codes, in order, as eight little-endian bytes
 each; NaN is 0x7ff8000000000000. Formats with values that binary64 does not represent are left out.
@@ -48,8 +48,8 @@ def digest(file):
 def main():
     root = pathlib.Path(sys.argv[1]) / "Value Tables" / "Hexadecimal"
     print("#pragma once")
-    print("// Digests of the value tables of github.com/P3109/Public, commit " + sys.argv[2] + ", written")
-    print("// by p3109_digests.py, which says what they are.")
+    print("// Digests of the value tables of github.com/P3109/Public, commit\n// " + sys.argv[2] + ".")
+    print("// p3109_digests.py wrote them, and says what they are.")
     print("\n#include <cstdint>\n#include <string_view>\n")
     print("namespace fp8lab::test {\n")
     print("struct ValueTable {\n  std::string_view format;\n  std::uint64_t digest;\n};\n")
