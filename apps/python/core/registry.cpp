@@ -21,6 +21,7 @@ nb::dict to_dict(const Format& f) {
   d["bias"] = f.bias;
   d["has_sign"] = f.has_sign;
   d["specials"] = to_string(f.specials);
+  d["field_zero"] = to_string(f.field_zero);
   d["storage_bits"] = f.storage_bits;
   d["max_finite"] = f.max_finite();
   d["min_normal"] = f.min_normal();

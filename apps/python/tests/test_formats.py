@@ -45,6 +45,8 @@ def test_one_format_has_one_name():
     assert fp8lab.encode([1.0], "float:e=3,m=4").dtype == "float8_e3m4"
     assert fp8lab.formats()["ue5m3"].max_finite == 1.75 * 2.0**16
     assert fp8lab.formats()["e4m3b11fnuz"].bias == 11
+    assert {f.field_zero for f in fp8lab.formats().values()} == {"gradual", "normal"}
+    assert fp8lab.formats()["e8m0fnu"].field_zero == "normal"
 
 
 @pytest.mark.parametrize("name", [E3M4_BIAS4, "binary8p3se", "e3m4"])

@@ -27,6 +27,9 @@ class Format:
     #: "ieee" (Inf, NaN), "nan_only", "fnuz" (NaN at the code of -0), "none", "fnuz_inf" and
     #: "nan_inf" (P3109, with Inf next to the largest number), or "inf_only"
     specials: str
+    #: What exponent field 0 holds: "gradual" (zero and subnormals), "flushed" (zeros alone) or
+    #: "normal" (numbers as in every other field, and no zero: E8M0)
+    field_zero: str
     storage_bits: int
     max_finite: float
     min_normal: float
