@@ -295,7 +295,7 @@ const FormatTables& tables_of_defined(FormatId id) {
 }
 
 bool is_format_definition(std::string_view text) {
-  return text == kBase || text.starts_with("float:") || p3109_named(text).has_value();
+  return text.starts_with("float:") || p3109_named(text).has_value();
 }
 
 const Format* find_defined_format(std::string_view text) {
