@@ -98,8 +98,10 @@ std::vector<Case> encode_cases(int threads) {
   std::vector<Case> cases;
   for (const FormatId id : {FormatId::e4m3fn, FormatId::e5m2})
     for (const CastProfile& profile : kCastProfiles)
-      cases.push_back({fmt::format("encode {} {}", format(id).name, profile.name),
-                       {.format = id, .policy = profile.policy, .threads = threads}});
+      // Overflow by direction has no kernel: the scalar reference would take most of the time.
+      if (profile.policy.overflow != OverflowPolicy::by_direction)
+        cases.push_back({fmt::format("encode {} {}", format(id).name, profile.name),
+                         {.format = id, .policy = profile.policy, .threads = threads}});
   for (const FormatId id : {FormatId::e4m3fnuz, FormatId::e5m2fnuz, FormatId::e2m1})
     cases.push_back({fmt::format("encode {} ml_dtypes", format(id).name),
                      {.format = id, .policy = kMlDtypes, .threads = threads}});

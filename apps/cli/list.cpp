@@ -19,6 +19,7 @@
 #include "fp8lab/core/error.hpp"
 #include "fp8lab/core/json_text.hpp"
 #include "fp8lab/core/names.hpp"
+#include "fp8lab/formats/definition.hpp"
 #include "fp8lab/formats/format.hpp"
 #include "fp8lab/product/calls.hpp"
 #include "fp8lab/scaling/presets.hpp"
@@ -50,6 +51,12 @@ std::string specials_of(const Format& f) {
       return "NaN, no -0";
     case SpecialValues::none:
       return "none";
+    case SpecialValues::fnuz_inf:
+      return "Inf, NaN, no -0";
+    case SpecialValues::nan_inf:
+      return "Inf, NaN";
+    case SpecialValues::inf_only:
+      return "Inf";
   }
   return "";
 }
@@ -65,11 +72,16 @@ Table formats(const ListArguments& /*options*/) {
                {"min_subnormal", "1", "smallest positive value"},
                {"specials", "", "codes that are not finite numbers"},
                {"storage_bits", "bits", "width of a stored element"}});
-  for (const Format& f : kFormats)
+  std::vector<const Format*> all;
+  for (const Format& f : kFormats) all.push_back(&f);
+  for (const NamedFormat& one : named_formats()) all.push_back(&find_format(one.name));
+  for (const Format* known : all) {
+    const Format& f = *known;
     table.add_row({std::string(f.name), std::int64_t{f.exponent_bits},
                    std::int64_t{f.mantissa_bits}, std::int64_t{f.bias}, f.max_finite(),
                    f.min_normal(), f.min_subnormal(), specials_of(f),
                    std::int64_t{f.storage_bits}});
+  }
   return table;
 }
 
@@ -231,6 +243,16 @@ Table recipes(const ListArguments& /*options*/) {
   return table;
 }
 
+Table format_parameter_list(const ListArguments& /*options*/) {
+  Table table("format-parameters", "Parameters of formats as text (float:e=4,m=3)",
+              {{"name", "", "name in a text"},
+               {"values", "", "what can be given"},
+               {"help", "", "what it is"}});
+  for (const FormatParameter& one : format_parameters())
+    table.add_row({std::string(one.name), std::string(one.values), std::string(one.help)});
+  return table;
+}
+
 Table calls(const ListArguments& /*options*/) {
   Table table("calls", "Library calls",
               {{"name", "", "name for --call and call="},
@@ -296,10 +318,10 @@ const std::vector<Kind>& kinds() {
       {"formats",
        formats,
        {{"name", "name"},
-        {"exponent_bits", "exp"},
-        {"mantissa_bits", "mant"},
+        {"exponent_bits", "e"},
+        {"mantissa_bits", "m"},
         {"bias", "bias"},
-        {"max_finite", "max finite"},
+        {"max_finite", "max"},
         {"min_normal", "min normal"},
         {"min_subnormal", "min"},
         {"specials", "specials"},
@@ -328,6 +350,10 @@ const std::vector<Kind>& kinds() {
        parameters,
        {{"name", "name"}, {"alias", "alias"}, {"values", "values"}, {"help", "what it is"}},
        "parameters of accumulators"},
+      {"format-parameters",
+       format_parameter_list,
+       {{"name", "name"}, {"values", "values"}, {"help", "what it is"}},
+       "parameters of formats"},
       {"calls",
        calls,
        {{"name", "name"}, {"promotion", "promotion"}, {"scales", "scales"}, {"standing", "known"}},
@@ -502,7 +528,7 @@ void add_list(Command& app, Action& action) {
       "list", "List formats, profiles, recipes, models, accumulators, calls, experiments");
   command->add_option("WHAT", options->what, "what to list; nothing: what there is")
       ->check(one_of({"formats", "profiles", "recipes", "models", "accumulators", "parameters",
-                      "calls", "experiments"}));
+                      "format-parameters", "calls", "experiments"}));
   command->add_option("NAME", options->word, "one of them with everything; or a word to look for");
   command->add_option("--chip", options->chip, "models and calls of this chip: sm90, h100, gfx942");
   command->add_option("--input", options->input, "models of operands in this format: e4m3, bf16");

@@ -159,7 +159,7 @@ def test_layers(folder):
 def test_experiments(folder):
     expect(["list", "formats"], 0, ["e4m3fn", "57344"])
     listed = json.loads(run("list", "--json").stdout)
-    check("list has every kind", set(listed) == {"formats", "profiles", "recipes", "models", "accumulators", "parameters", "calls", "experiments"},
+    check("list has every kind", set(listed) == {"formats", "profiles", "recipes", "models", "accumulators", "parameters", "format-parameters", "calls", "experiments"},
           set(listed))
     unsaid = [r["name"] for r in listed["recipes"]
               if not (r["known"] and r["used_by"] and (r["source"] or r["known"] == "defined here"))]

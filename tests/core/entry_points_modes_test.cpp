@@ -22,6 +22,7 @@
 #include "fp8lab/cast/triton_interpreter.hpp"
 #include "fp8lab/core/random.hpp"
 #include "fp8lab/core/short_number.hpp"
+#include "fp8lab/formats/definition.hpp"
 #include "fp8lab/formats/format.hpp"
 #include "fp8lab/identify/grouped.hpp"
 #include "fp8lab/identify/hypotheses.hpp"
@@ -343,14 +344,19 @@ void add_training(std::vector<Job>& jobs) {
 }
 
 void add_numbers(std::vector<Job>& jobs) {
-  jobs.push_back({"formats", [](Bits& bits) {
-                    for (const Format& f : kFormats) {
-                      for (const double value : {f.max_finite(), f.min_normal(), f.min_subnormal()})
-                        bits.add(value);
-                      for (std::uint32_t code = 0; code < 256; ++code) bits.add(decode(f, code));
-                      if (f.code_bits() <= 16) bits.add(decode_table(f.id));
-                    }
-                  }});
+  jobs.push_back(
+      {"formats", [](Bits& bits) {
+         for (const Format& f : kFormats) {
+           for (const double value : {f.max_finite(), f.min_normal(), f.min_subnormal()})
+             bits.add(value);
+           for (std::uint32_t code = 0; code < 256; ++code) bits.add(decode(f, code));
+           if (f.code_bits() <= 16) bits.add(decode_table(f.id));
+         }
+         // Its smallest values are binary32 subnormals.
+         const Format& defined = find_format("float:e=8,m=3,bias=140,signed=no");
+         for (const FormatTables& tables : {format_tables(defined), tables_of_defined(defined.id)})
+           bits.add(std::span<const float>(tables.values));
+       }});
   jobs.push_back({"cast", [](Bits& bits) {
                     for (const char* profile : {"nvidia_satfinite", "ml_dtypes", "ocp_saturating"})
                       for (const FormatId id : {FormatId::e4m3fn, FormatId::e5m2, FormatId::f16})

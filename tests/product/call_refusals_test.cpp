@@ -56,9 +56,11 @@ TEST_CASE("a call in a table: what is refused, word for word", "[product]") {
          "call: expected a field of output, interval, parts, tile, cut, order, scale_order, "
          "rounding, got F");
   parsed("t.csv:fast,order=tree,order=serial", "call: expected each field once, got order");
-  parsed("t.csv:fast,output=fp7",
-         "format: expected one of e4m3fn, e5m2, e4m3fnuz, e5m2fnuz, e8m0fnu, e2m1, e2m3, e3m2, "
-         "f16, bf16, tf32, e8m13, f32, got 'fp7'");
+  parsed(
+      "t.csv:fast,output=fp7",
+      "format: expected one of e4m3fn, e5m2, e4m3fnuz, e5m2fnuz, e8m0fnu, e2m1, e2m3, e3m2, "
+      "f16, bf16, tf32, e8m13, f32, e3m4, e4m3_ieee, e4m3b11fnuz, ue4m3, ue5m3, binaryKpP of IEEE "
+      "P3109 (binary8p3se), or float:e=BITS,m=BITS,..., got 'fp7'");
   parsed("t.csv:slow,output=f32,output=f16",
          "call: expected output once, got t.csv:slow,output=f32,output=f16");
   const CallTable table = parse_call_table(kTableOfCalls, "t.csv");

@@ -23,6 +23,9 @@ FORMATS = {
     "e2m1": ml_dtypes.float4_e2m1fn,
     "e2m3": ml_dtypes.float6_e2m3fn,
     "e3m2": ml_dtypes.float6_e3m2fn,
+    "e3m4": ml_dtypes.float8_e3m4,
+    "float:e=4,m=3": ml_dtypes.float8_e4m3,
+    "e4m3b11fnuz": ml_dtypes.float8_e4m3b11fnuz,
     "bf16": ml_dtypes.bfloat16,
     "f16": np.float16,
 }

@@ -19,14 +19,15 @@
 namespace fp8lab::python {
 namespace {
 
-/// One code a byte: no bits above it.
+/// One code a word: no bits above it.
 void require_codes(const Words& words, std::string_view argument, const Format& f) {
   const auto* data = static_cast<const std::byte*>(words.data());
+  const std::size_t width = words.itemsize();
   for (std::size_t i = 0; i < words.shape(0); ++i)
     for (std::size_t k = 0; k < words.shape(1); ++k) {
       const std::int64_t at = static_cast<std::int64_t>(i) * words.stride(0) +
                               static_cast<std::int64_t>(k) * words.stride(1);
-      require_narrow_codes(f.id, {data + at, 1}, argument);
+      require_narrow_codes(f.id, {data + at * static_cast<std::int64_t>(width), width}, argument);
     }
 }
 
@@ -35,7 +36,7 @@ CodeMatrix matrix_of(const Words& words, std::string_view argument, std::string_
   require(words.itemsize() * 8 == static_cast<std::size_t>(f.storage_bits), argument,
           fmt::format("words of {} bits, as {} has", f.storage_bits, f.name),
           fmt::format("{} bits", words.itemsize() * 8));
-  if (f.code_bits() < 8) require_codes(words, argument, f);
+  if (f.is_padded()) require_codes(words, argument, f);
   return {f.id,
           words.data(),
           static_cast<std::int64_t>(words.shape(0)),

@@ -107,7 +107,7 @@ void require_tiles(const QuantizedTensor& q, std::string_view argument, const Fl
 
 /// The bytes of formats of fewer than 8 bits must be codes.
 void require_narrow(FormatId id, const Matrix<const std::uint8_t>& codes) {
-  if (format(id).code_bits() < 8) require_narrow_codes(id, std::as_bytes(span_of(codes)), "codes");
+  if (format(id).is_padded()) require_narrow_codes(id, std::as_bytes(span_of(codes)), "codes");
 }
 
 /// The library's tensor from the arrays of the Python class; it owns copies.

@@ -6,6 +6,7 @@
 #include "fp8lab/accumulate/model.hpp"
 #include "fp8lab/cast/policy.hpp"
 #include "fp8lab/core/error.hpp"
+#include "fp8lab/formats/definition.hpp"
 #include "fp8lab/formats/format.hpp"
 #include "fp8lab/product/calls.hpp"
 
@@ -20,6 +21,7 @@ nb::dict to_dict(const Format& f) {
   d["bias"] = f.bias;
   d["has_sign"] = f.has_sign;
   d["specials"] = to_string(f.specials);
+  d["field_zero"] = to_string(f.field_zero);
   d["storage_bits"] = f.storage_bits;
   d["max_finite"] = f.max_finite();
   d["min_normal"] = f.min_normal();
@@ -184,7 +186,13 @@ void bind_registry(nb::module_& m) {
         require_scales(find_library_call(call), of_a, of_b);
       },
       "call"_a, "of_a"_a, "of_b"_a);
-  m.def("formats", [] { return to_list(kFormats); });
+  m.def("formats", [] {
+    nb::list all = to_list(kFormats);
+    for (const NamedFormat& one : named_formats()) all.append(to_dict(find_format(one.name)));
+    return all;
+  });
+  m.def(
+      "format_traits", [](std::string_view name) { return to_dict(find_format(name)); }, "name"_a);
   m.def("profiles", [] { return to_list(kCastProfiles); });
   m.def("models", [] { return to_list(instruction_models()); });
   m.def(

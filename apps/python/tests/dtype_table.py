@@ -31,6 +31,8 @@ QUARTER = np.tile(B, (1, 8))  # [3, 32]
 
 #: The formats of codes, and those of eight bits or fewer.
 WIDE = {"float16": "f16", "bfloat16": "bf16"}
+#: Formats beyond the table, which no product has as its output.
+BEYOND = {"float8_e3m4": "e3m4", "float8_e4m3": "e4m3_ieee", "float8_e4m3b11fnuz": "e4m3b11fnuz"}
 CODES = {
     "float8_e4m3fn": "e4m3fn",
     "float8_e5m2": "e5m2",
@@ -39,12 +41,13 @@ CODES = {
     "float6_e2m3fn": "e2m3",
     "float6_e3m2fn": "e3m2",
     "float4_e2m1fn": "e2m1",
+    **BEYOND,
 }
 FLOATS = {"float32", "float64", "longdouble", "float16", "bfloat16", "float8_e8m0fnu", *CODES}
 INTEGERS = {f"{sign}int{bits}" for sign in ("", "u") for bits in (8, 16, 32, 64)}
 #: An array of 64-bit integers is what a list of Python's numbers becomes; narrower ones may be codes.
 SCALES = FLOATS | {"int64"}
-OUTPUTS = {"float32", "float16", "bfloat16", *(name for name in CODES if name.startswith("float8"))}
+OUTPUTS = {"float32", "float16", "bfloat16", *(name for name in CODES if name.startswith("float8") and name not in BEYOND)}
 EVERY = frozenset(FLOATS | INTEGERS)
 
 

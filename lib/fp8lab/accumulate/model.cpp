@@ -35,16 +35,21 @@ void validate(const AccumulatorModel& m) {
   require(m.output_format == FormatId::f32 || m.output_format == FormatId::f16, "output_format",
           "f32 or f16", format(m.output_format).name);
   require(m.rounding != RoundingMode::stochastic, "rounding", "a deterministic mode", "stochastic");
+  require(m.rounding != RoundingMode::to_odd, "rounding", "a mode of sums", "to_odd");
 }
 
 bool takes_formats(const AccumulatorModel& model, FormatId a, FormatId b) {
   const AccumulatorUnit& unit = unit_of(model.kind);
-  return unit.takes(format(a)) && unit.takes(format(b));
+  const auto takes = [&](const Format& f) { return unit.takes(f) && f.fits_binary32(); };
+  return takes(format(a)) && takes(format(b));
 }
 
 void require_formats(const AccumulatorModel& model, FormatId a, FormatId b) {
   if (takes_formats(model, a, b)) return;
   const AccumulatorUnit& unit = unit_of(model.kind);
+  for (const FormatId id : {a, b})
+    require(format(id).fits_binary32(), id == a ? "a" : "b",
+            "a format whose values binary32 represents", format(id).name);
   const bool first = !unit.takes(format(a));
   throw Error(first ? "a" : "b", std::string(unit.operands()), format(first ? a : b).name);
 }

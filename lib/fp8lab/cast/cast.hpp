@@ -35,13 +35,13 @@ namespace detail {
 constexpr std::uint32_t nan_code(const Format& f, NanPolicy policy, bool negative) {
   if (policy == NanPolicy::positive_max) return f.max_finite_code();
   if (policy == NanPolicy::negative_max) return f.max_finite_code() | f.sign_mask();
-  if (f.specials == SpecialValues::fnuz) return f.sign_mask();
+  if (f.has_nan_for_negative_zero()) return f.sign_mask();
   if (!f.has_nan()) {
     if (policy == NanPolicy::signed_quiet) return negative ? 0 : f.sign_mask();
     return f.max_finite_code();
   }
   std::uint32_t code = f.magnitude_mask();
-  if (policy == NanPolicy::signed_quiet && f.has_infinity())
+  if (policy == NanPolicy::signed_quiet && f.specials == SpecialValues::ieee)
     code = f.infinity_code() | (std::uint32_t{1} << (f.mantissa_bits - 1));
   const bool sign = negative && policy != NanPolicy::positive_all_ones;
   return sign ? code | f.sign_mask() : code;
@@ -49,7 +49,7 @@ constexpr std::uint32_t nan_code(const Format& f, NanPolicy policy, bool negativ
 
 constexpr std::uint32_t with_sign(const Format& f, std::uint32_t magnitude, bool negative) {
   if (!negative) return magnitude;
-  if (f.specials == SpecialValues::fnuz && magnitude == 0) return 0;
+  if (f.has_nan_for_negative_zero() && magnitude == 0) return 0;
   return magnitude | f.sign_mask();
 }
 
@@ -60,8 +60,8 @@ constexpr CastResult non_saturated(const Format& f, bool negative) {
     r.code = with_sign(f, f.infinity_code(), negative);
   } else if (f.has_nan()) {
     // ml_dtypes, OCP and CUDA keep the sign here: overflow gives 0x7f or 0xff.
-    r.code = f.specials == SpecialValues::fnuz ? f.sign_mask()
-                                               : with_sign(f, f.magnitude_mask(), negative);
+    r.code =
+        f.has_nan_for_negative_zero() ? f.sign_mask() : with_sign(f, f.magnitude_mask(), negative);
     r.nan = true;
   } else {
     r.code = with_sign(f, f.max_finite_code(), negative);
@@ -81,9 +81,52 @@ constexpr std::uint32_t last_code(const Format& f, const CastPolicy& policy) {
     const std::uint64_t last =
         biased > 0 ? (static_cast<std::uint64_t>(biased) << f.mantissa_bits) + mantissa
                    : (hidden + mantissa) >> std::min<std::int64_t>(1 - biased, 63);
-    code = static_cast<std::uint32_t>(std::min<std::uint64_t>(code, last));
+    const bool no_number = f.field_zero == FieldZero::flushed && last < hidden;
+    code = static_cast<std::uint32_t>(no_number ? 0 : std::min<std::uint64_t>(code, last));
   }
   return code;
+}
+
+/// +-Inf if the format has it, else the largest finite number.
+constexpr CastResult infinite_or_last(const Format& f, const CastPolicy& policy, bool negative) {
+  if (f.has_infinity()) return non_saturated(f, negative);
+  return {
+      .code = with_sign(f, last_code(f, policy), negative), .inexact = true, .overflowed = true};
+}
+
+/// Whether a mode rounds a magnitude that is too large to the largest finite number.
+constexpr bool leads_to_finite(RoundingMode mode, const Format& f, bool negative) {
+  switch (mode) {
+    case RoundingMode::toward_zero:
+      return true;
+    case RoundingMode::upward:
+      return negative;
+    case RoundingMode::downward:
+      return !negative;
+    case RoundingMode::to_odd:  // where the largest number has the odd code, not Inf
+      return f.has_infinity() && f.max_finite_code() % 2 == 1;
+    default:
+      return false;
+  }
+}
+
+constexpr CastResult overflowed(const Format& f, const CastPolicy& policy, bool negative) {
+  if (policy.overflow == OverflowPolicy::non_saturating) return non_saturated(f, negative);
+  if (policy.overflow == OverflowPolicy::by_direction &&
+      !leads_to_finite(policy.rounding, f, negative))
+    return infinite_or_last(f, policy, negative);
+  return {
+      .code = with_sign(f, last_code(f, policy), negative), .inexact = true, .overflowed = true};
+}
+
+/// A negative number, or -Inf, in an unsigned format, unless the sign is ignored.
+constexpr CastResult below_unsigned(const Format& f, const CastPolicy& policy, bool finite) {
+  const RoundingMode mode = policy.rounding;
+  const bool rises = mode == RoundingMode::toward_zero || mode == RoundingMode::upward;
+  const bool directed = policy.overflow == OverflowPolicy::by_direction && finite && rises;
+  if (policy.unsigned_target == UnsignedPolicy::least || directed || !f.has_nan())
+    return {.inexact = true, .overflowed = !finite, .underflowed = finite && !f.is_scale_only()};
+  return {.code = f.magnitude_mask(), .nan = true};
 }
 
 constexpr bool rounds_up(RoundingMode mode, bool negative, bool odd, std::uint64_t rest,
@@ -109,6 +152,8 @@ constexpr bool rounds_up(RoundingMode mode, bool negative, bool odd, std::uint64
           rest_bits >= 32 ? rest >> (rest_bits - 32) : rest << (32 - rest_bits);
       return fraction + random >= (std::uint64_t{1} << 32);
     }
+    case RoundingMode::to_odd:
+      return any && !odd;
   }
   return false;
 }
@@ -119,12 +164,14 @@ constexpr bool rounds_up(RoundingMode mode, bool negative, bool odd, std::uint64
 /// rounding uses `random`: 32 uniform bits, added below the rounding position.
 constexpr CastResult round_and_pack(const Format& f, const CastPolicy& policy, const Exact& x,
                                     std::uint32_t random = 0) {
-  const bool unsigned_nan = f.is_scale_only() && policy.unsigned_target == UnsignedPolicy::nan;
+  const bool takes_sign = f.has_sign || policy.unsigned_target != UnsignedPolicy::ignore_sign;
+  const bool negative = x.negative && takes_sign;
   if (x.significand == 0 && !x.sticky) {
-    if (unsigned_nan) return {.code = f.magnitude_mask(), .nan = true};
-    return {.code = detail::with_sign(f, 0, x.negative), .inexact = f.is_scale_only()};
+    if (f.is_scale_only() && policy.unsigned_target == UnsignedPolicy::nan)
+      return {.code = f.magnitude_mask(), .nan = true};
+    return {.code = detail::with_sign(f, 0, negative), .inexact = f.is_scale_only()};
   }
-  if (unsigned_nan && x.negative) return {.code = f.magnitude_mask(), .nan = true};
+  if (f.is_scale_only() && negative) return detail::below_unsigned(f, policy, true);
 
   // A lone sticky bit is below everything: any tiny significand stands for it.
   const std::uint64_t significand = x.significand == 0 ? 1 : x.significand;
@@ -132,13 +179,14 @@ constexpr CastResult round_and_pack(const Format& f, const CastPolicy& policy, c
   const int exponent = x.significand == 0 ? x.exponent - 64 : x.exponent;
   const int leading = 63 - std::countl_zero(significand) + exponent;
 
-  if (leading < f.min_exponent() && policy.subnormals != SubnormalPolicy::preserve &&
-      !f.is_scale_only()) {
+  const bool flushes = f.field_zero == FieldZero::flushed;
+  if (leading < f.min_exponent() && !f.is_scale_only() &&
+      (flushes || policy.subnormals != SubnormalPolicy::preserve)) {
     const bool raise = policy.subnormals == SubnormalPolicy::raise_to_min_normal;
+    if (raise && negative && !f.has_sign) return detail::below_unsigned(f, policy, true);
     const std::uint32_t magnitude = raise ? std::uint32_t{1} << f.mantissa_bits : 0;
-    return {.code = detail::with_sign(f, magnitude, x.negative),
-            .inexact = true,
-            .underflowed = !raise};
+    return {
+        .code = detail::with_sign(f, magnitude, negative), .inexact = true, .underflowed = !raise};
   }
 
   const int binade = std::max(leading, f.min_exponent());
@@ -164,29 +212,30 @@ constexpr CastResult round_and_pack(const Format& f, const CastPolicy& policy, c
     rest_bits = 63;
   }
 
-  CastResult r;
-  r.inexact = rest != 0 || low_sticky;
-  r.tie = rest_bits > 0 && rest == half && !low_sticky;
-  if (detail::rounds_up(policy.rounding, x.negative && !f.is_scale_only(), (kept & 1) != 0, rest,
-                        half, low_sticky, rest_bits, random))
-    ++kept;
-
   // Codes are ordered like magnitudes, so a carry out of the mantissa is the next binade.
   const std::int64_t first_field = f.is_scale_only() ? 0 : 1;
   const std::int64_t field = binade - f.min_exponent() + first_field;
-  const std::int64_t magnitude =
+  std::int64_t magnitude =
       ((field - 1) * (std::int64_t{1} << f.mantissa_bits)) + static_cast<std::int64_t>(kept);
-  if (f.is_scale_only() && magnitude < 0) return {.code = 0, .inexact = true};  // below 2^-127
+  // The parity of a significand is that of its code, but without a mantissa only codes have one.
+  const bool odd = f.is_scale_only() ? (kept & 1) != 0 : (magnitude & 1) != 0;
+  CastResult r;
+  r.inexact = rest != 0 || low_sticky;
+  r.tie = rest_bits > 0 && rest == half && !low_sticky;
+  if (detail::rounds_up(policy.rounding, negative, odd, rest, half, low_sticky, rest_bits, random))
+    ++magnitude;
+  if (f.is_scale_only() && magnitude < 0) return {.code = 0, .inexact = true};  // below the least
 
+  if (negative && !f.has_sign && magnitude != 0) return detail::below_unsigned(f, policy, true);
   if (magnitude > detail::last_code(f, policy)) {
-    if (policy.overflow == OverflowPolicy::non_saturating)
-      return detail::non_saturated(f, x.negative);
-    r.code = detail::with_sign(f, detail::last_code(f, policy), x.negative);
-    r.inexact = true;
-    r.overflowed = true;
+    const CastResult over = detail::overflowed(f, policy, negative);
+    r.code = over.code;
+    r.nan = over.nan;
+    r.inexact = r.overflowed = true;
+    r.tie = r.tie && policy.overflow != OverflowPolicy::non_saturating;
     return r;
   }
-  r.code = detail::with_sign(f, static_cast<std::uint32_t>(magnitude), x.negative);
+  r.code = detail::with_sign(f, static_cast<std::uint32_t>(magnitude), negative);
   r.underflowed = magnitude == 0 && !f.is_scale_only();
   return r;
 }
@@ -197,10 +246,12 @@ constexpr CastResult cast(const Format& f, const CastPolicy& policy, const Unpac
   if (x.value_class == ValueClass::nan)
     return {.code = detail::nan_code(f, policy.nan, x.negative), .nan = true};
   if (x.value_class == ValueClass::infinity) {
-    if (f.is_scale_only() && x.negative && policy.unsigned_target == UnsignedPolicy::nan)
-      return {.code = f.magnitude_mask(), .nan = true};
+    if (!f.has_sign && x.negative && policy.unsigned_target != UnsignedPolicy::ignore_sign)
+      return detail::below_unsigned(f, policy, false);
     if (policy.infinity == InfinityPolicy::non_saturating)
       return detail::non_saturated(f, x.negative);
+    if (policy.infinity == InfinityPolicy::propagate)
+      return detail::infinite_or_last(f, policy, x.negative);
     return {.code = detail::with_sign(f, detail::last_code(f, policy), x.negative),
             .inexact = true,
             .overflowed = true};

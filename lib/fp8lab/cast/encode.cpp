@@ -107,7 +107,8 @@ void for_each_part(std::size_t count, int threads, const Run& run) {
 EncodePlan checked_plan(const EncodeOptions& options, bool wide) {
   const Format& f = format(options.format);
   const bool fits = wide ? f.storage_bits == 16 : f.code_bits() <= 8;
-  require(fits, "format", wide ? "f16 or bf16" : "a format of at most eight bits", f.name);
+  require(fits, "format", wide ? "a format of 9 to 16 bits" : "a format of at most eight bits",
+          f.name);
   require_scale(options.scale, "scale");
   if (options.policy.rounding == RoundingMode::stochastic)
     require(options.random.has_value(), "random", "a stream for stochastic rounding", "none");
@@ -209,6 +210,7 @@ void decode(std::span<const std::uint8_t> in, std::span<float> out, const Decode
   require_apart(in, out);
   const Format& f = format(options.format);
   require(f.code_bits() <= 8, "format", "a format of at most eight bits", f.name);
+  require(f.fits_binary32(), "format", "a format whose values binary32 represents", f.name);
   require_scale(options.inverse_scale, "inverse_scale");
   const KernelTable& kernels = kernel_table(chosen(options.target));
   const bool stream = in.size_bytes() + out.size_bytes() > kStreamBytes;

@@ -58,7 +58,7 @@ EncodeStatistics encode(std::span<const float> in, std::span<std::uint8_t> out,
 EncodeStatistics encode(std::span<const std::uint16_t> in, FormatId input,
                         std::span<std::uint8_t> out, const EncodeOptions& options = {});
 
-/// The same for output in the 16-bit formats FP16 and BF16.
+/// The same for output in formats of 9 to 16 bits: FP16, BF16 and formats beyond the table.
 EncodeStatistics encode(std::span<const float> in, std::span<std::uint16_t> out,
                         const EncodeOptions& options);
 
@@ -77,7 +77,8 @@ struct DecodeOptions {
 
 /// Writes the value of code in[i] times inverse_scale to out[i], rounded to nearest even. A NaN
 /// code gives a quiet NaN with its sign and no payload. Bits above the format's width are ignored.
-/// The format has at most eight code bits. Alignment, overlap, environment and errors: as `encode`.
+/// The format has at most eight code bits, and binary32 represents its values. Alignment, overlap,
+/// environment and errors: as `encode`.
 void decode(std::span<const std::uint8_t> in, std::span<float> out,
             const DecodeOptions& options = {});
 

@@ -9,7 +9,7 @@
 namespace fp8lab {
 namespace {
 
-constexpr std::array<std::pair<std::string_view, RoundingMode>, 7> kRoundingNames{{
+constexpr std::array<std::pair<std::string_view, RoundingMode>, 8> kRoundingNames{{
     {"nearest_even", RoundingMode::nearest_even},
     {"nearest_away", RoundingMode::nearest_away},
     {"nearest_toward_zero", RoundingMode::nearest_toward_zero},
@@ -17,6 +17,7 @@ constexpr std::array<std::pair<std::string_view, RoundingMode>, 7> kRoundingName
     {"upward", RoundingMode::upward},
     {"downward", RoundingMode::downward},
     {"stochastic", RoundingMode::stochastic},
+    {"to_odd", RoundingMode::to_odd},
 }};
 
 constexpr std::array<std::pair<std::string_view, RoundingMode>, 6> kShortRoundingNames{{
@@ -28,7 +29,9 @@ constexpr std::array<std::pair<std::string_view, RoundingMode>, 6> kShortRoundin
     {"sr", RoundingMode::stochastic},
 }};
 
-constexpr std::array<std::string_view, 2> kOverflowNames{"saturate", "non_saturating"};
+constexpr std::array<std::string_view, 3> kOverflowNames{"saturate", "non_saturating",
+                                                         "by_direction"};
+constexpr std::array<std::string_view, 3> kInfinityNames{"saturate", "non_saturating", "propagate"};
 constexpr std::array<std::string_view, 3> kSubnormalNames{"preserve", "flush_to_zero",
                                                           "raise_to_min_normal"};
 constexpr std::array<std::string_view, 5> kNanNames{"positive_all_ones", "signed_all_ones",
@@ -45,7 +48,7 @@ std::string_view to_string(SubnormalPolicy policy) {
 }
 
 std::string_view to_string(InfinityPolicy policy) {
-  return kOverflowNames[static_cast<std::size_t>(policy)];
+  return kInfinityNames[static_cast<std::size_t>(policy)];
 }
 
 std::string_view to_string(NanPolicy policy) { return kNanNames[static_cast<std::size_t>(policy)]; }

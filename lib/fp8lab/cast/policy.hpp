@@ -13,21 +13,23 @@
 namespace fp8lab {
 
 enum class RoundingMode : std::uint8_t {
-  nearest_even,         ///< the only mode that OCP defines; ties in E8M0 (no mantissa) go up
+  nearest_even,         ///< ties to the even code; the only mode of OCP. Ties in E8M0 go up
   nearest_away,         ///< ties away from zero
   nearest_toward_zero,  ///< ties toward zero
   toward_zero,
   upward,
   downward,
   stochastic,  ///< up with probability equal to the discarded fraction (to 2^-32)
+  to_odd,  ///< inexact results have an odd code: a second rounding is then as good as one (P3109)
 };
 
 /// The result for a magnitude that exceeds the largest finite number *after* rounding with
-/// an unbounded exponent. It does not depend on the rounding mode, unlike IEEE 754, which
-/// gives the largest finite number in directed modes.
+/// an unbounded exponent. Only `by_direction` depends on the rounding mode, as IEEE 754 does, which
+/// gives the largest finite number where a mode leads toward it.
 enum class OverflowPolicy : std::uint8_t {
   saturate,        ///< +-max finite
   non_saturating,  ///< +-Inf if the format has it, else NaN, else +-max finite
+  by_direction,    ///< +-max finite if the mode rounds toward it, else +-Inf, else +-max finite
 };
 std::string_view to_string(OverflowPolicy policy);
 
@@ -42,6 +44,7 @@ std::string_view to_string(SubnormalPolicy policy);
 enum class InfinityPolicy : std::uint8_t {
   saturate,        ///< +-max finite
   non_saturating,  ///< +-Inf if the format has it, else NaN, else +-max finite
+  propagate,       ///< +-Inf if the format has it, else +-max finite
 };
 std::string_view to_string(InfinityPolicy policy);
 
@@ -56,10 +59,11 @@ enum class NanPolicy : std::uint8_t {
 };
 std::string_view to_string(NanPolicy policy);
 
-/// The result for zeros and negative numbers in an unsigned scale format.
+/// The result for negative numbers in an unsigned format, and for zeros if it has none (E8M0).
 enum class UnsignedPolicy : std::uint8_t {
-  nan,          ///< NaN: ml_dtypes
-  ignore_sign,  ///< the magnitude is converted; zero becomes 2^-127: CUDA
+  nan,  ///< NaN if the format has it, else as `least`: ml_dtypes. What rounds to a zero is one
+  ignore_sign,  ///< the magnitude is converted; zero becomes E8M0's 2^-127: CUDA
+  least,        ///< the smallest value, which is zero if there is one: P3109's saturation
 };
 
 struct CastPolicy {
@@ -99,10 +103,18 @@ inline constexpr CastPolicy kSeedToy{.rounding = RoundingMode::nearest_toward_ze
                                      .max_magnitude = 240.0};
 inline constexpr CastPolicy kFlush{.subnormals = SubnormalPolicy::flush_to_zero};
 
+/// P3109's saturation modes. Its NaN has one code, so `nan` does not matter.
+inline constexpr CastPolicy kP3109SatFinite{.unsigned_target = UnsignedPolicy::least};
+inline constexpr CastPolicy kP3109SatPropagate{.infinity = InfinityPolicy::propagate,
+                                               .unsigned_target = UnsignedPolicy::least};
+inline constexpr CastPolicy kP3109SatNone{.overflow = OverflowPolicy::by_direction,
+                                          .infinity = InfinityPolicy::propagate,
+                                          .unsigned_target = UnsignedPolicy::nan};
+
 inline constexpr CastPolicy kVllm{.nan = NanPolicy::positive_max};
 inline constexpr CastPolicy kVllmGroup{.nan = NanPolicy::negative_max};
 
-inline constexpr std::array<CastProfile, 9> kCastProfiles{{
+inline constexpr std::array<CastProfile, 12> kCastProfiles{{
     {"nvidia_satfinite", kNvidiaSatfinite,
      "cvt.rn.satfinite, CUDA __NV_SATFINITE, TransformerEngine"},
     {"nvidia_nosat", kNvidiaNosat, "CUDA __NV_NOSAT"},
@@ -115,6 +127,9 @@ inline constexpr std::array<CastProfile, 9> kCastProfiles{{
     {"flush", kFlush, "satfinite with subnormals flushed, as the naive-FP8 tutorial describes"},
     {"vllm", kVllm, "vLLM's scaled_fp8_conversion, whose clamp makes NaN +448"},
     {"vllm_group", kVllmGroup, "vLLM's per_token_group_quant, whose clamp makes NaN -448"},
+    {"p3109_sat_finite", kP3109SatFinite, "IEEE P3109 (interim report of June 2026), SatFinite"},
+    {"p3109_sat_propagate", kP3109SatPropagate, "IEEE P3109, SatPropagate"},
+    {"p3109_sat_none", kP3109SatNone, "IEEE P3109, SatNone"},
 }};
 
 /// The profile called `name`. Throws `Error` that lists the names.

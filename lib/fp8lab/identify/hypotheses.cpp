@@ -60,9 +60,7 @@ bool scaled_after_sum(const GemmProblem& p) { return scaled_as_a_whole(p) && !ap
 
 /// Whether a code, without its sign but of FNUZ formats, is NaN.
 bool is_nan(const Format& f, std::uint32_t code) {
-  if (f.specials == SpecialValues::fnuz) return code == f.sign_mask();
-  const std::uint32_t magnitude = code & f.magnitude_mask();
-  return f.has_infinity() ? magnitude > f.infinity_code() : magnitude > f.max_finite_code();
+  return unpack(f, code).value_class == ValueClass::nan;
 }
 
 template <typename Code>
@@ -137,7 +135,7 @@ std::vector<OutputRounding> output_roundings(FormatId output) {
 
 std::uint32_t nan_code(FormatId id) {
   const Format& f = format(id);
-  return f.specials == SpecialValues::fnuz ? f.sign_mask() : f.magnitude_mask();
+  return f.has_nan_for_negative_zero() ? f.sign_mask() : f.magnitude_mask();
 }
 
 std::uint32_t canonical_code(FormatId id, std::uint32_t code) {

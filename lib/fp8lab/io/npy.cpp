@@ -150,7 +150,7 @@ bool is_one_byte_float(ElementType type) {
 }
 
 bool is_two_byte_float(ElementType type) {
-  return type == ElementType::bf16 || type == ElementType::f16;
+  return !is_packed(type) && element_bits(type) == 16 && format_of(type).has_value();
 }
 
 /// What the elements are, from the header and what the caller knows.
@@ -164,7 +164,7 @@ ElementType resolve(const std::string& descr, std::optional<ElementType> interpr
         "opaque bytes, NumPy did not keep which FP8 format they are; save x.view(np.uint8) and "
         "name the dtype (e4m3fn, e5m2), or write .safetensors");
   if (descr == "<V2" || descr == "|V2") {
-    if (!interpret_as || !is_two_byte_float(*interpret_as))
+    if (!interpret_as || (*interpret_as != ElementType::bf16 && *interpret_as != ElementType::f16))
       fail("opaque words, as NumPy saves bfloat16; name the dtype (bf16)");
     return *interpret_as;
   }
@@ -186,7 +186,8 @@ ElementType resolve(const std::string& descr, std::optional<ElementType> interpr
 std::string_view descr_of(ElementType type) {
   for (const Descr& known : kDescrs)
     if (known.type == type) return known.text;
-  return type == ElementType::bf16 ? "<V2" : "|u1";
+  if (type == ElementType::bf16) return "<V2";
+  return is_two_byte_float(type) ? "<u2" : "|u1";
 }
 
 }  // namespace

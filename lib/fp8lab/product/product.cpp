@@ -49,7 +49,7 @@ FormatId operand_format(std::string_view name, const TensorView& tensor,
   const std::optional<FormatId> id = format_of(tensor.type);
   const bool takes_any = model.standing == Standing::definition;
   const bool fits = id && (*id == wanted || (takes_any && *id != FormatId::f32));
-  if (id && !fits && format(*id).specials == SpecialValues::fnuz)
+  if (id && !fits && is_built_in(*id) && format(*id).specials == SpecialValues::fnuz)
     throw Error(name,
                 fmt::format("{}; FNUZ codes are AMD's, this one for {}, fp32 or {}", expected,
                             argument("model", "exact"), fmt::join(readers_of(*id), ", ")),
@@ -59,7 +59,7 @@ FormatId operand_format(std::string_view name, const TensorView& tensor,
                                               expected, argument("recipe"))
                                 : expected,
           shape_of(tensor));
-  if (format(*id).code_bits() < 8) require_narrow_codes(*id, tensor.bytes, name);
+  if (format(*id).is_padded()) require_narrow_codes(*id, tensor.bytes, name);
   return *id;
 }
 

@@ -4,9 +4,12 @@
 
 #include <array>
 #include <cstdint>
+#include <cstring>
+#include <optional>
 
 #include "fp8lab/core/counted.hpp"
 #include "fp8lab/core/error.hpp"
+#include "fp8lab/tensors/codes.hpp"
 
 namespace fp8lab {
 namespace {
@@ -108,19 +111,42 @@ std::vector<std::byte> pack_codes(const TensorView& tensor) {
   return bytes;
 }
 
+namespace {
+
+/// The first word that has one of the bits of `mask`.
+template <typename Word>
+std::optional<std::size_t> first_with(std::span<const std::byte> words, unsigned mask) {
+  const std::size_t count = words.size() / sizeof(Word);
+  const auto word = [&](std::size_t i) {
+    Word value;
+    std::memcpy(&value, words.data() + i * sizeof(Word), sizeof(Word));
+    return static_cast<unsigned>(value);
+  };
+  unsigned all = 0;
+  for (std::size_t i = 0; i < count; ++i) all |= word(i);
+  if ((all & mask) == 0) return std::nullopt;
+  std::size_t at = 0;
+  while ((word(at) & mask) == 0) ++at;
+  return at;
+}
+
+}  // namespace
+
 void require_narrow_codes(FormatId id, std::span<const std::byte> codes,
                           std::string_view argument) {
   const Format& f = format(id);
-  const unsigned above = 0xffU & ~((1U << f.code_bits()) - 1);
-  unsigned all = 0;
-  for (const std::byte code : codes) all |= static_cast<unsigned>(code);
-  if ((all & above) == 0) return;
-  std::size_t at = 0;
-  while ((static_cast<unsigned>(codes[at]) & above) == 0) ++at;
+  const auto width = static_cast<std::size_t>(f.bytes());
+  const unsigned above = ~((1U << f.code_bits()) - 1);
+  const std::optional<std::size_t> wide =
+      width == 1 ? first_with<std::uint8_t>(codes, above) : first_with<std::uint16_t>(codes, above);
+  if (!wide) return;
+  const std::string packs =
+      is_built_in(id) ? fmt::format(" ({} packs them)", to_string(packed(element_type_of(id))))
+                      : "";
   throw Error(argument,
-              fmt::format("codes of {} bits, one per byte ({} packs them)", f.code_bits(),
-                          to_string(packed(element_type_of(id)))),
-              fmt::format("0x{:02x} at {}", static_cast<unsigned>(codes[at]), at));
+              fmt::format("codes of {} bits, one per {}{}", f.code_bits(),
+                          width == 1 ? "byte" : "word of 16 bits", packs),
+              fmt::format("0x{:0{}x} at {}", code_at(id, codes, *wide), 2 * width, *wide));
 }
 
 std::vector<std::int64_t> shape_of_packed(ElementType type, std::span<const std::int64_t> bytes,

@@ -36,8 +36,8 @@ std::vector<std::byte> unpack_codes(const TensorView& tensor);
 /// whole bytes, and for a byte that is not a code.
 std::vector<std::byte> pack_codes(const TensorView& tensor);
 
-/// Throws `Error` that names `argument` if a byte has bits above the 4 or 6 bits of its code, which
-/// must be zero.
+/// Throws `Error` that names `argument` if a byte, or a word of a format of more than 8 bits, has
+/// bits above those of its code, which must be zero.
 void require_narrow_codes(FormatId format, std::span<const std::byte> codes,
                           std::string_view argument);
 

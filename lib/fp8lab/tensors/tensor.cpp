@@ -11,6 +11,7 @@
 #include "fp8lab/core/error.hpp"
 #include "fp8lab/core/float_environment.hpp"
 #include "fp8lab/core/names.hpp"
+#include "fp8lab/formats/definition.hpp"
 #include "fp8lab/formats/format.hpp"
 #include "fp8lab/tensors/packed.hpp"
 
@@ -73,8 +74,8 @@ std::vector<float> decode_all(const TensorView& tensor, std::int64_t count, Form
 /// that has others set.
 std::vector<float> decode(const TensorView& tensor, std::int64_t count) {
   const Format& f = format(*format_of(tensor.type));
+  if (f.is_padded()) require_narrow_codes(f.id, tensor.bytes, "tensor");
   if (f.bytes() == 2) return decode_all<std::uint16_t>(tensor, count, f.id);
-  if (f.code_bits() < 8) require_narrow_codes(f.id, tensor.bytes, "tensor");
   return decode_all<std::uint8_t>(tensor, count, f.id);
 }
 
@@ -143,7 +144,19 @@ constexpr bool in_order() {
 }
 static_assert(in_order());
 
-const ElementTraits& traits(ElementType type) { return kElements[static_cast<std::size_t>(type)]; }
+/// The first type that stands for a format beyond the built-in table: that of id 0, were it one.
+constexpr std::size_t kCodesOfFormats = 256;
+static_assert(kElements.size() <= kCodesOfFormats + kFormats.size());
+
+ElementTraits traits(ElementType type) {
+  const auto index = static_cast<std::size_t>(type);
+  if (index < kElements.size()) return kElements[index];
+  return codes(type, static_cast<FormatId>(index - kCodesOfFormats), "");
+}
+
+ElementType codes_of_defined(FormatId id) {
+  return static_cast<ElementType>(kCodesOfFormats + static_cast<std::size_t>(id));
+}
 
 }  // namespace
 
@@ -183,10 +196,12 @@ ElementType find_element_type(std::string_view name) {
   if (name == "f4") return f32;
   if (name == "f8" || name == "float64") return f64;
   try {
-    const std::string_view format_name = find_format(name).name;
+    const Format& f = find_format(name);
+    if (!is_built_in(f.id)) return codes_of_defined(f.id);
     for (const ElementTraits& row : kElements)
-      if (row.name == format_name) return row.type;
+      if (row.name == f.name) return row.type;
   } catch (const Error&) {  // reported below with the names that files can hold
+    if (is_format_definition(name)) throw;
   }
   throw Error("dtype", "one of " + names_of(kElements), "'" + std::string(name) + "'");
 }
@@ -194,6 +209,7 @@ ElementType find_element_type(std::string_view name) {
 std::optional<FormatId> format_of(ElementType type) { return traits(type).format; }
 
 ElementType element_type_of(FormatId id) {
+  if (!is_built_in(id)) return codes_of_defined(id);
   std::string known;
   for (const ElementTraits& row : kElements) {
     if (row.format == id) return row.type;

@@ -17,7 +17,10 @@ namespace fp8lab {
 /// The type of the elements of a tensor. FP8, FP6, FP4 and E8M0 elements are storage codes, one per
 /// byte, in its low bits, as in ml_dtypes. The types with `x` are packed codes of FP4 and FP6
 /// (packed.hpp); their shapes count codes, not bytes.
-enum class ElementType : std::uint8_t {
+///
+/// Values after the last enumerator are codes of formats beyond the built-in table, which no file
+/// has a name for: a .npy file holds them as unsigned words, and the caller says what they are.
+enum class ElementType : std::uint16_t {
   f64,
   f32,
   f16,
@@ -84,8 +87,8 @@ std::size_t storage_bytes(ElementType type, std::int64_t count, std::string_view
 /// F64, integers and packed codes.
 std::optional<FormatId> format_of(ElementType type);
 
-/// The element type for codes of a format. Throws `Error` for a format without an
-/// element type.
+/// The element type for codes of a format. Throws `Error` for a built-in format without an
+/// element type (TF32, E8M13).
 ElementType element_type_of(FormatId format);
 
 /// A view of a tensor whose bytes another object owns (a mapped file, a vector).

@@ -56,7 +56,7 @@ constexpr std::uint32_t normal_code(const Format& f, bool negative, int exponent
 
 /// A code that is finite but for a zero with a sign, which FNUZ formats have as NaN: +0 there.
 constexpr std::uint32_t with_zero(const Format& f, std::uint32_t code) {
-  return f.specials == SpecialValues::fnuz && code == f.sign_mask() ? 0 : code;
+  return f.has_nan_for_negative_zero() && code == f.sign_mask() ? 0 : code;
 }
 
 /// A binary32 with that exponent (subnormal below -126, clamped above 127).

@@ -19,7 +19,7 @@ std::uint32_t special_code(const Format& f, Draws& draws) {
     case 3:
       return sign | (f.has_infinity() ? f.infinity_code() : f.max_finite_code());
     case 4:
-      return sign | (f.specials == SpecialValues::fnuz || !f.has_nan() ? 0 : f.magnitude_mask());
+      return sign | (f.has_nan_for_negative_zero() || !f.has_nan() ? 0 : f.magnitude_mask());
     default:
       return normal_code(f, sign != 0, 0, 0);
   }

@@ -170,8 +170,8 @@ ElementType unsigned_type(const Format& f) {
 /// The type that .safetensors has for a format's elements.
 ElementType typed(const Format& f) {
   if (f.storage_bits == 32) return ElementType::f32;
-  const bool has_type = f.id != FormatId::e2m1 && f.id != FormatId::e2m3 && f.id != FormatId::e3m2;
-  return has_type ? element_type_of(f.id) : ElementType::u8;
+  const ElementType type = element_type_of(f.id);
+  return safetensors_name(type).empty() ? unsigned_type(f) : type;
 }
 
 std::vector<NamedTensor> tensors_of(const VectorFile& file, const VectorArrays& arrays,

@@ -67,7 +67,7 @@ constexpr CodeMistake kFp4[]{
 
 std::vector<CodeMistake> code_mistakes(FormatId id) {
   std::vector<CodeMistake> mistakes(std::begin(kAlways), std::end(kAlways));
-  if (format(id).has_nan() && format(id).specials != SpecialValues::fnuz)
+  if (format(id).has_nan() && !format(id).has_nan_for_negative_zero())
     mistakes.push_back(kSpecials);
   if (id == FormatId::e2m1) mistakes.insert(mistakes.end(), std::begin(kFp4), std::end(kFp4));
   return mistakes;

@@ -329,7 +329,7 @@ VerifyReport verify_cast(const CastSpec& spec, const Operand& x, const Operand* 
   require_row_major(x.name(), input);
   require_output(got, spec.format, input.shape);
   require_row_major(got.name(), got.tensor());
-  if (format(spec.format).code_bits() < 8)
+  if (format(spec.format).is_padded())
     require_narrow_codes(spec.format, got.tensor().bytes, got.name());
   const auto [rows, columns] = matrix_shape(input);
   VerifyReport report = new_report(options, spec.format, rows, columns);
@@ -494,7 +494,7 @@ VerifyReport verify_quantizer(const Recipe& recipe, const std::string& label, co
   require_row_major(x.name(), input);
   require_row_major(got.name(), got.tensor());
   require_output(got, recipe.format, input.shape);
-  if (format(recipe.format).code_bits() < 8)
+  if (format(recipe.format).is_padded())
     require_narrow_codes(recipe.format, got.tensor().bytes, got.name());
   const auto [rows, columns] = matrix_shape(input);
   const std::span<const std::byte> codes = got.tensor().bytes;

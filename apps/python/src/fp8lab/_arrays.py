@@ -25,6 +25,9 @@ DTYPES: dict[str, np.dtype[Any]] = {
     "e2m1": np.dtype(ml_dtypes.float4_e2m1fn),
     "e2m3": np.dtype(ml_dtypes.float6_e2m3fn),
     "e3m2": np.dtype(ml_dtypes.float6_e3m2fn),
+    "e3m4": np.dtype(ml_dtypes.float8_e3m4),
+    "e4m3_ieee": np.dtype(ml_dtypes.float8_e4m3),
+    "e4m3b11fnuz": np.dtype(ml_dtypes.float8_e4m3b11fnuz),
     "f16": np.dtype(np.float16),
     "bf16": np.dtype(ml_dtypes.bfloat16),
 }

@@ -39,7 +39,8 @@ def _encode(
 ) -> tuple[NDArray[Any], _core.EncodeStatistics]:
     name = _core.format_name(text("format", format))
     array = as_array("x", x)
-    out = np.empty(array.shape, np.uint16 if name in ("f16", "bf16") else np.uint8)
+    wide = _core.format_traits(name)["storage_bits"] == 16
+    out = np.empty(array.shape, np.uint16 if wide else np.uint8)
     result = coded(out, name, dtype)
     half = {np.dtype(np.float16): "f16", DTYPES["bf16"]: "bf16"}.get(array.dtype)
     if half is not None and out.dtype == np.uint8:
@@ -87,13 +88,15 @@ def encode(
 
     x: float32, float16 or bfloat16 of any shape, read in place if it is C-contiguous, or another
     array or list whose values are exactly float32 numbers (a second rounding would change bits, so
-    other values are refused). format: eight bits or less, f16 or bf16. scale multiplies *into* the
+    other values are refused). format: of 16 bits or less, by name, or as text
+    ("float:e=3,m=4"). scale multiplies *into* the
     format, in binary32, to nearest even. profile: see `profiles()`; rounding overrides the
     profile's ("toward_zero", "stochastic", ...). Stochastic rounding needs a seed; element i (C
     order) uses draw `first_draw + i`.
 
     Returns an array of x's shape: the ml_dtypes dtype of the format (NumPy's for f16), or
-    its raw words with `dtype=np.uint8` (np.uint16 for f16 and bf16). NaN, infinities,
+    its raw words with `dtype=np.uint8` (np.uint16 above eight bits), as they are for formats
+    that ml_dtypes does not have. NaN, infinities,
     overflow and subnormals follow the profile. ValueError for bad arguments.
 
     >>> import fp8lab

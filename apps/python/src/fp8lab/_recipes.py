@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from fp8lab import _core
-from fp8lab._arrays import DTYPES, as_float32, as_matrix, bad, codes_of, text, whole
+from fp8lab._arrays import DTYPES, as_float32, as_matrix, bad, coded, codes_of, text, whole
 from fp8lab._mode import in_own_mode
 from fp8lab._warnings import warn
 
@@ -134,7 +134,7 @@ class QuantizedTensor:
     """
 
     format: str
-    codes: NDArray[Any]  #: [rows, k], of the format's ml_dtypes dtype
+    codes: NDArray[Any]  #: [rows, k], of the format's ml_dtypes dtype, or uint8 if it has none
     scales: NDArray[np.float32]  #: [ceil(rows/row_block), ceil(k/k_block)], multiply values
     inverse_scales: NDArray[np.float32]  #: same shape, multiply codes
     row_block: int
@@ -195,7 +195,7 @@ def _matrix(argument: str, x: NDArray[Any]) -> NDArray[Any]:
 
 
 def _tensor(fields: dict[str, Any]) -> QuantizedTensor:
-    fields["codes"] = fields["codes"].view(DTYPES[fields["format"]])
+    fields["codes"] = coded(fields["codes"], fields["format"], None)
     if fields["e8m0"] is not None:
         fields["e8m0"] = fields["e8m0"].view(DTYPES["e8m0fnu"])
     if fields["ue4m3"] is not None:

@@ -24,7 +24,12 @@ class Format:
     mantissa_bits: int
     bias: int
     has_sign: bool
-    specials: str  #: "ieee" (Inf, NaN), "nan_only", "fnuz" (NaN at the code of -0) or "none"
+    #: "ieee" (Inf, NaN), "nan_only", "fnuz" (NaN at the code of -0), "none", "fnuz_inf" and
+    #: "nan_inf" (P3109, with Inf next to the largest number), or "inf_only"
+    specials: str
+    #: What exponent field 0 holds: "gradual" (zero and subnormals), "flushed" (zeros alone) or
+    #: "normal" (numbers as in every other field, and no zero: E8M0)
+    field_zero: str
     storage_bits: int
     max_finite: float
     min_normal: float
@@ -116,7 +121,7 @@ def _instruction_model(fields: dict[str, object]) -> InstructionModel:
 
 @in_own_mode
 def formats() -> dict[str, Format]:
-    """Every storage format by name.
+    """Every storage format with a name of its own. IEEE P3109's (binary8p3se) are too many to list.
 
     >>> import fp8lab
     >>> fp8lab.formats()["e4m3fn"].max_finite

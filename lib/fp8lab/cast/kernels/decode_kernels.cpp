@@ -166,10 +166,10 @@ void decode_halves(const DecodeTask& task) {
 }
 
 void decode_task(const DecodeTask& task) {
-  if (half_plan_fits(*task.format, task.inverse_scale))
+  if (task.format->is_scale_only() || !is_built_in(task.format->id))
+    kScalarKernels.decode.decode(task);  // scales are one of 32 elements: a table look-up does
+  else if (half_plan_fits(*task.format, task.inverse_scale))
     decode_halves(task);
-  else if (task.format->is_scale_only())
-    kScalarKernels.decode.decode(task);  // one a block of 32 elements at most: a table look-up does
   else
     decode_general(task);
 }

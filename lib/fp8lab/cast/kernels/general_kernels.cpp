@@ -114,6 +114,7 @@ HWY_INLINE U32 rounding_term(U32 significand, U32 dropped, U32 sign) {
     case RoundingMode::downward:
       return hn::IfThenElse(hn::Eq(sign, set_words(0)), set_words(0), below);
     case RoundingMode::stochastic:
+    case RoundingMode::to_odd:  // of the scalar reference alone
       break;
   }
   return set_words(0);
@@ -306,6 +307,7 @@ EncodeStatistics encode_general(const EncodeTask& task) {
     case RoundingMode::downward:
       return encode_general<RoundingMode::downward, Code>(task);
     case RoundingMode::stochastic:
+    case RoundingMode::to_odd:  // of the scalar reference alone
       break;
   }
   return encode_general<RoundingMode::stochastic, Code>(task);

@@ -23,6 +23,8 @@ EncodeStatistics KernelTable::encode(const EncodeTask& task) const {
       return nearest.encode(task);
     case EncodeKernel::rounding:
       return rounding.encode(task);
+    case EncodeKernel::scalar:
+      return kScalarKernels.general.encode(task);
     case EncodeKernel::general:
       break;
   }

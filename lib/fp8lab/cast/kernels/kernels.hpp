@@ -70,7 +70,12 @@ struct RoundingPlan : NarrowPlan {
 };
 
 /// The kernels, and which plan applies.
-enum class EncodeKernel : std::uint8_t { nearest, rounding, general };
+enum class EncodeKernel : std::uint8_t {
+  nearest,
+  rounding,
+  general,
+  scalar,  ///< the reference: formats beyond the table, and policies that no kernel has
+};
 
 struct EncodePlan {
   const Format* format = nullptr;

@@ -145,12 +145,21 @@ GeneralPlan make_general_plan(const Format& f, const CastPolicy& policy) {
   return plan;
 }
 
+/// Whether the vector kernels know the format and the policy.
+bool kernels_take(const Format& f, const CastPolicy& policy) {
+  return is_built_in(f.id) && policy.rounding != RoundingMode::to_odd &&
+         policy.overflow != OverflowPolicy::by_direction &&
+         (f.has_sign || policy.unsigned_target != UnsignedPolicy::least);
+}
+
 /// All but what depends on the scale.
 EncodePlan make_scaleless_plan(const Format& f, const CastPolicy& policy) {
   EncodePlan plan;
   plan.format = &f;
   plan.policy = policy;
-  if (!narrow_plan_fits(f, policy)) {
+  if (!kernels_take(f, policy)) {
+    plan.kernel = EncodeKernel::scalar;
+  } else if (!narrow_plan_fits(f, policy)) {
     plan.general_plan = make_general_plan(f, policy);
   } else if (const std::optional<SmallNumbers> small_numbers = nearest_kernel(policy)) {
     plan.kernel = EncodeKernel::nearest;
@@ -189,7 +198,7 @@ EncodePlan make_plan(const Format& f, const CastPolicy& policy, float scale) {
   static thread_local EncodePlan last;
   if (last.format != &f || last.policy != policy) last = make_scaleless_plan(f, policy);
   EncodePlan plan = last;
-  if (plan.kernel == EncodeKernel::general) return plan;
+  if (plan.kernel == EncodeKernel::general || plan.kernel == EncodeKernel::scalar) return plan;
   plan.nearest_plan.nonzero_from = plan.rounding_plan.nonzero_from = first_nonzero(scale);
   // Products below 2^-49 round stochastically to zero in every format.
   const float largest = plan.kernel == EncodeKernel::nearest ? 0x1p100f : 0x1p70f;

@@ -130,6 +130,7 @@ EncodeStatistics encode_task(const EncodeTask& task) {
     case downward:
       return encode_rounded<downward>(task);
     case stochastic:
+    case to_odd:  // of the scalar reference alone
       break;
   }
   return encode_rounded<stochastic>(task);

@@ -16,7 +16,8 @@ constexpr std::array<Planner, 12> kMethods{
 }  // namespace
 
 MethodPtr plan_method(const MethodRequest& request) {
-  if (!request.a->has_sign || !request.b->has_sign) return nullptr;
+  for (const Format* f : {request.a, request.b})
+    if (!f->has_sign || !is_built_in(f->id)) return nullptr;
   for (const Planner plan : kMethods)
     if (MethodPtr method = plan(request)) return method;
   return nullptr;
