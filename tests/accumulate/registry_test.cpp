@@ -148,7 +148,8 @@ const std::map<std::string_view, OfProcessor>& processors() {
   constexpr auto kPlus = ZeroSign::positive;
   static const std::map<std::string_view, OfProcessor> table = [] {
     std::map<std::string_view, OfProcessor> rows{
-        {"x86.vdpbf16ps", {multiply_add_pairs, 2, 2, flushed, kEven, false, bf16, bf16}},
+        {"x86.vdpbf16ps",
+         {multiply_add_pairs, 2, 2, flushed, kEven, false, bf16, bf16, ZeroSign::kept, kMeasured}},
         {"x86.vdpphps", {multiply_add_pairs, 2, 2, flushed, kEven, false, f16, f16}},
         {"x86.tdpbf16ps", {multiply_add_chains, 32, 2, flushed, kEven, false, bf16, bf16}},
         {"x86.tdpfp16ps", {multiply_add_chains, 32, 2, flushed, kEven, false, f16, f16}},
