@@ -34,6 +34,7 @@ void add_layers(Command& app, Action& action);
 void add_list(Command& app, Action& action);
 void add_manual(Command& app, Action& action);
 void add_merge(Command& app, Action& action);
+void add_probe_cpu(Command& app, Action& action);
 void add_quantize(Command& app, Action& action);
 void add_replay(Command& app, Action& action);
 void add_report(Command& app, Action& action);

@@ -76,7 +76,7 @@ constexpr std::array<std::string_view, 14> kOptionOrder{
 constexpr std::array<Group, 4> kCommands{{
     {"Is a kernel right?", "verify identify reveal expect replay vectors"},
     {"What does the hardware compute?",
-     "table cast gemm attn quantize dequantize check layers cost"},
+     "table cast gemm attn quantize dequantize check layers cost probe-cpu"},
     {"Where does FP8 fail?", "run sweep merge claims train report"},
     {"This program", "list bench doctor completion manual help"},
 }};

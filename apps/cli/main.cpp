@@ -53,6 +53,7 @@ int parse_and_run(int argc, char** argv) {
   add_identify(app, action);
   add_reveal(app, action);
   add_replay(app, action);
+  add_probe_cpu(app, action);
   add_list(app, action);
   add_run(app, action);
   add_sweep(app, action);

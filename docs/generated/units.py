@@ -5,6 +5,7 @@ import subprocess
 
 STANDINGS = {
     "measured": "The model reproduces recorded outputs of the chip without a mismatch.",
+    "specified": "The vendor publishes the rule as pseudo-code; no recorded outputs were available for a comparison.",
     "from literature": "Others published the model; no recorded outputs were available for a comparison.",
     "assumed": "Inferred from related units; not published.",
     "definition": "Not hardware: a reference or a teaching model, exact by definition.",
@@ -18,7 +19,7 @@ PARAMETERS = (
 )
 FAMILIES = {"sm70": "NVIDIA Volta", "sm75": "NVIDIA Turing", "sm80": "NVIDIA Ampere", "sm86": "NVIDIA Ampere (A2)", "sm89": "NVIDIA Ada",
             "sm90": "NVIDIA Hopper", "sm100": "NVIDIA Blackwell", "sm120": "NVIDIA Blackwell (RTX)", "gfx908": "AMD CDNA1", "gfx90a": "AMD CDNA2",
-            "gfx942": "AMD CDNA3"}
+            "gfx942": "AMD CDNA3", "x86": "x86 (AVX-512, AMX, ACE)", "arm": "Arm (Advanced SIMD, SVE)"}
 
 
 def listed(tool):
@@ -38,7 +39,8 @@ def page_of(model):
     lines = [f"# {name}", "", f"{family(name)}. **{model['standing'].capitalize()}.** {STANDINGS[model['standing']]}", "",
              "| | |", "|---|---|", *rows, "", f"**Source.** {model['source']}.", "", f"**Recordings.** {evidence}.", "",
              "The [specification](../specification/accumulation.md) defines what each kind of accumulation computes; a separate page has the "
-             "[units known from literature](../specification/units-from-literature.md).", "", "```",
+             "[units known from literature](../specification/units-from-literature.md), another one the "
+             "[units of processors](../specification/units-of-processors.md).", "", "```",
              f"$ fp8lab gemm a.npy b.npy --model {name} -o d.npy", f"$ fp8lab vectors --model {name} -o cases.txt",
              f"$ fp8lab expect --shape 128x128x4096 --model {name}", "```", ""]
     return "\n".join(lines)

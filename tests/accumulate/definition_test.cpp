@@ -130,6 +130,13 @@ TEST_CASE("What cannot be is refused, with the parameter and what it may be",
        "output_fraction_bits: expected nothing: an f16 output has 10 fraction bits"},
       {"sm90.wgmma.e4m3.f16:output=f32",
        "output_fraction_bits: expected a value, since sm90.wgmma.e4m3.f16 has f16 output"},
+      {"fma_pairs:terms=4", "terms: expected 2 (multiply_add_pairs), got 4"},
+      {"rounded_pairs:terms=1", "terms: expected 2 (rounded_pairs), got 1"},
+      {"fma_chains:chains=9", "chains: expected 1 to 8 (multiply_add_chains), got 9"},
+      {"fma_chains:subnormals=none", "subnormals: expected "},
+      {"arm.bfdot:pair_rounding=odd", "pair_rounding: expected "},
+      {"scaled_rounded_sum:terms=5", "terms: expected 1, 2, 4, 8, 16 or 32: parts of the block"},
+      {"scaled_rounded_sum:a=e2m1", "a: expected e4m3fn or e5m2 (scaled_rounded_sum), got e2m1"},
       {"exact:F=3", "expected one of a_format, b_format, the parameters of exact"},
       {"halves:terms=6", "terms: expected a multiple of 4 (fp16_halves), got 6"},
       {"flushed_pairwise_sum:terms=3", "terms: expected 2 or 4 (flushed_pairwise_sum), got 3"},
@@ -181,11 +188,14 @@ TEST_CASE("The parameters of a kind are those on which its results depend",
       {"half_c_exponent", {"widened"}},
       {"zero_sign", {"kept", "positive"}},
       {"halves_order", {"separate"}},
-      {"second_stage_fraction_bits", {"6"}}};
+      {"second_stage_fraction_bits", {"6"}},
+      {"chains", {"1", "4"}},
+      {"pair_rounding", {"nearest_even", "to_odd"}}};
   constexpr int kChains = 400;
   std::vector<std::string> bases;
   for (const AccumulatorKind& one : accumulator_kinds()) bases.emplace_back(one.instruction);
-  bases.insert(bases.end(), {"sm90.wgmma.e4m3.f16", "sm90.mma.e4m3.f16", "sm70.mma.f16.f16"});
+  bases.insert(bases.end(), {"sm90.wgmma.e4m3.f16", "sm90.mma.e4m3.f16", "sm70.mma.f16.f16",
+                             "arm.fdot.e4m3.f16", "x86.tmmultf32ps", "x86.top2bf16ps"});
   for (const std::string& base : bases) {
     const InstructionModel& model = find(base);
     const int terms = model.accumulator.terms;
@@ -199,6 +209,7 @@ TEST_CASE("The parameters of a kind are those on which its results depend",
       INFO(base << ", " << to_string(model.accumulator.kind) << ": " << name);
       const bool listed = std::find(names.begin(), names.end(), name) != names.end();
       bool differs = false;
+      bool allowed = false;
       for (const std::string& text : values) {
         InstructionModel changed = model;
         find_accumulator_parameter(name).set(changed, name, text);
@@ -206,18 +217,18 @@ TEST_CASE("The parameters of a kind are those on which its results depend",
         try {
           validate(changed.accumulator);
         } catch (const Error&) {
-          continue;  // this kind allows one value alone
+          continue;  // this kind allows one value alone, perhaps
         }
+        allowed = true;
         differs = differs || results(changed, terms, kChains) != usual;
         if (name == "alignment_fraction_bits") continue;
         changed.accumulator.alignment_fraction_bits = 8;
         differs = differs || results(changed, terms, kChains) != usual_coarse;
       }
-      const bool one_value = name == "terms" && traits_of(model.accumulator).takes_scales;
       // A subnormal FP16 c that decides the alignment and loses bits is not among these cases, nor
       // a sum that rounds to zero.
       const bool rare = name == "half_c_exponent" || name == "zero_sign";
-      if (!rare) CHECK(differs == (listed && !one_value));
+      if (!rare) CHECK(differs == (listed && allowed));
       if (rare) CHECK(!differs);
     }
   }
@@ -355,13 +366,14 @@ TEST_CASE("What is refused is said word for word", "[accumulate][definition]") {
         "model fused:bits=3: parameter: expected one of terms, alignment_fraction_bits (F), "
         "output_fraction_bits (M), rounding (round), min_alignment_exponent (e_min), output_format "
         "(output), product_exponent, product_fraction_bits (P), half_c_exponent, zero_sign, "
-        "halves_order, second_stage_fraction_bits (S), takes_ue4m3_per_32, a_format (a), b_format "
-        "(b), got 'bits'");
+        "halves_order, second_stage_fraction_bits (S), takes_ue4m3_per_32, chains, "
+        "subnormals, pair_rounding, a_format (a), b_format (b), got 'bits'");
   CHECK(reason("fsed:F=13") ==
         "model fsed:F=13: base: expected an instruction (`fp8lab list models`), or one of "
         "fused_dot_product, sequential, float32, exact, fp16_halves, exact_dot_product, "
         "flushed_pairwise_sum, two_stage_dot_product, even_odd_dot_product, fused_multiply_add, "
-        "scaled_dot_product, scaled_group_dot_product, got 'fsed'");
+        "scaled_dot_product, scaled_group_dot_product, multiply_add_pairs, multiply_add_chains, "
+        "rounded_sum, scaled_rounded_sum, rounded_pairs, got 'fsed'");
   CHECK(reason("halves=fused:F=13") ==
         "model halves=fused:F=13: name: expected a name that no instruction or kind has, got "
         "'halves'");
@@ -472,6 +484,9 @@ TEST_CASE("Each parameter of a definition is read and written in its own field",
                                  {"halves_order", "", "separate"},
                                  {"second_stage_fraction_bits", "S", "37"},
                                  {"takes_ue4m3_per_32", "", "true"},
+                                 {"chains", "", "5"},
+                                 {"subnormals", "", "flushed_results"},
+                                 {"pair_rounding", "", "to_odd"},
                                  {"a_format", "a", "e2m3"},
                                  {"b_format", "b", "e3m2"}};
   REQUIRE(accumulator_parameters().size() == std::size(kChanges));
@@ -505,6 +520,9 @@ TEST_CASE("Each parameter of a definition is read and written in its own field",
   expected.halves_order = HalvesOrder::separate;
   expected.second_stage_fraction_bits = 37;
   expected.takes_ue4m3_per_32 = true;
+  expected.chains = 5;
+  expected.subnormals = Subnormals::flushed_results;
+  expected.pair_rounding = PairRounding::to_odd;
   CHECK(all.accumulator == expected);
   CHECK(all.a_format == FormatId::e2m3);
   CHECK(all.b_format == FormatId::e3m2);
@@ -546,6 +564,9 @@ TEST_CASE("The parameters by which a model is known are all its fields",
   m.min_alignment_exponent = kNoMinAlignmentExponent;
   CHECK_THAT(text_of(m),
              contains("min_alignment_exponent=-1024 ") && contains("takes_ue4m3_per_32=false "));
+  CHECK_THAT(text_of(find("x86.tmmultf32ps").accumulator),
+             contains("terms=16 ") && contains(" chains=1 subnormals=flushed_results "));
+  CHECK_THAT(text_of(find("arm.bfdot").accumulator), contains(" pair_rounding=to_odd "));
 }
 
 TEST_CASE("Models that differ in the sign of zero alone are told from all others",

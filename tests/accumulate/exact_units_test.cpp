@@ -256,6 +256,26 @@ TEST_CASE("every registered unit equals exact arithmetic at the ends of its form
   CHECK(kinds.subnormal > 100);
 }
 
+TEST_CASE("units of processors equal exact arithmetic in 10^5 cases", "[accumulate][units]") {
+  constexpr int kCases = 6000;
+  std::set<std::string> seen;
+  Kinds kinds;
+  std::uint64_t seed = 90'000'000;
+  for (const InstructionModel& m : instruction_models()) {
+    if (m.vendor != Vendor::x86 && m.vendor != Vendor::arm) continue;
+    if (m.standing == Standing::definition) continue;
+    seed += kCases;
+    if (seen.insert(definition_of(m.accumulator, m.a_format, m.b_format)).second)
+      check_model(m, kCases, seed, kinds);
+  }
+  CHECK(seen.size() * kCases >= 100'000);
+  CHECK(kinds.nan > 1000);
+  CHECK(kinds.infinite > 1000);
+  CHECK(kinds.zero > 1000);
+  CHECK(kinds.negative_zero > 100);
+  CHECK(kinds.subnormal > 100);
+}
+
 TEST_CASE("units of all formats and parameters equal exact arithmetic", "[accumulate][units]") {
   Kinds kinds;
   int models = 0;
@@ -283,6 +303,9 @@ TEST_CASE("units of all formats and parameters equal exact arithmetic", "[accumu
     if (draws.below(2) == 0) p.zero_sign = ZeroSign::positive;
     if (draws.below(2) == 0) p.halves_order = HalvesOrder::separate;
     p.second_stage_fraction_bits = draws.between(1, 40);
+    p.chains = draws.between(1, 8);
+    p.subnormals = static_cast<Subnormals>(draws.below(3));
+    p.pair_rounding = static_cast<PairRounding>(draws.below(2));
     if (draws.below(4) == 0) p.output_format = FormatId::f16;
     const int terms[] = {1, 2, 4, 5, 8, 12, 16, 32, 33, 64};
     p.terms = terms[draws.below(10)];

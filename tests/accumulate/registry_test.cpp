@@ -1,6 +1,7 @@
 // The registry against a second table, written from the literature that it cites: kernels and
 // reference read one and the same row, and cannot tell where it is wrong.
 
+#include <array>
 #include <map>
 #include <string>
 #include <string_view>
@@ -123,6 +124,73 @@ const std::map<std::string_view, Row> kTable{
      {AccumulationKind::fused_multiply_add, 1, 0, 23, kNone, false, kLiterature}},
 };
 
+/// Kind, terms, chains, subnormals, rounding of pairs, FP16 output, formats of a and b, sign of a
+/// sum of -0's, standing.
+struct OfProcessor {
+  AccumulationKind kind;
+  int terms;
+  int chains;
+  Subnormals subnormals;
+  PairRounding pairs;
+  bool half;
+  FormatId a;
+  FormatId b;
+  ZeroSign zeros = ZeroSign::kept;
+  Standing standing = Standing::specified;
+};
+
+const std::map<std::string_view, OfProcessor>& processors() {
+  using enum AccumulationKind;
+  using enum FormatId;
+  using enum Subnormals;
+  constexpr auto kEven = PairRounding::nearest_even;
+  constexpr auto kOdd = PairRounding::to_odd;
+  constexpr auto kPlus = ZeroSign::positive;
+  static const std::map<std::string_view, OfProcessor> table = [] {
+    std::map<std::string_view, OfProcessor> rows{
+        {"x86.vdpbf16ps",
+         {multiply_add_pairs, 2, 2, flushed, kEven, false, bf16, bf16, ZeroSign::kept, kMeasured}},
+        {"x86.vdpphps", {multiply_add_pairs, 2, 2, flushed, kEven, false, f16, f16}},
+        {"x86.tdpbf16ps", {multiply_add_chains, 32, 2, flushed, kEven, false, bf16, bf16}},
+        {"x86.tdpfp16ps", {multiply_add_chains, 32, 2, flushed, kEven, false, f16, f16}},
+        {"x86.tmmultf32ps",
+         {multiply_add_chains, 16, 1, flushed_results, kEven, false, tf32, tf32}},
+        {"x86.top2bf16ps", {rounded_pairs, 2, 2, kept, kEven, false, bf16, bf16}},
+        {"arm.bfdot", {rounded_pairs, 2, 2, kept, kOdd, false, bf16, bf16}},
+        {"arm.bfmmla", {rounded_pairs, 2, 2, kept, kOdd, false, bf16, bf16}},
+        {"arm.bfdot.ebf16", {rounded_sum, 2, 2, kept, kEven, false, bf16, bf16}},
+        {"arm.bfmmla.ebf16", {rounded_sum, 2, 2, kept, kEven, false, bf16, bf16}},
+        {"arm.fdot.f16", {rounded_sum, 2, 2, kept, kEven, false, f16, f16}},
+    };
+    constexpr auto kAmx = rounded_sum;
+    constexpr auto kAce = scaled_rounded_sum;
+    const auto fp8 = [&](FormatId a, FormatId b, std::string_view amx, std::string_view ace,
+                         std::array<std::string_view, 4> arm) {
+      rows[amx] = {kAmx, 64, 2, flushed_results, kEven, false, a, b, kPlus};
+      rows[ace] = {kAce, 4, 2, flushed, kEven, false, a, b, kPlus};
+      const int terms[] = {4, 2, 8, 4};
+      for (std::size_t i = 0; i < 4; ++i)
+        rows[arm[i]] = {exact_dot_product, terms[i], 2, kept, kEven, i % 2 == 1, a, b};
+    };
+    fp8(e4m3fn, e4m3fn, "x86.tdphf8ps", "x86.top4mxhf8ps",
+        {"arm.fdot.e4m3", "arm.fdot.e4m3.f16", "arm.fmmla.e4m3", "arm.fmmla.e4m3.f16"});
+    fp8(e5m2, e5m2, "x86.tdpbf8ps", "x86.top4mxbf8ps",
+        {"arm.fdot.e5m2", "arm.fdot.e5m2.f16", "arm.fmmla.e5m2", "arm.fmmla.e5m2.f16"});
+    fp8(e4m3fn, e5m2, "x86.tdphbf8ps", "x86.top4mxhbf8ps",
+        {"arm.fdot.e4m3.e5m2", "arm.fdot.e4m3.e5m2.f16", "arm.fmmla.e4m3.e5m2",
+         "arm.fmmla.e4m3.e5m2.f16"});
+    fp8(e5m2, e4m3fn, "x86.tdpbhf8ps", "x86.top4mxbhf8ps",
+        {"arm.fdot.e5m2.e4m3", "arm.fdot.e5m2.e4m3.f16", "arm.fmmla.e5m2.e4m3",
+         "arm.fmmla.e5m2.e4m3.f16"});
+    return rows;
+  }();
+  return table;
+}
+
+bool is_processor(const InstructionModel& model) {
+  return model.vendor == Vendor::x86 || model.vendor == Vendor::arm;
+}
+
 /// The row of an instruction that takes any pair of FP8, FP6 and FP4, if `name` is one.
 const Row* row_of_pair(const std::string& name) {
   static const Row kPlain{kFused, 32, 25, 23, -133, false, kLiterature};
@@ -173,7 +241,7 @@ std::pair<FormatId, FormatId> formats_of(const std::string& name) {
 TEST_CASE("registered instructions are those of the second table", "[accumulate]") {
   std::size_t instructions = 0;
   for (const InstructionModel& model : instruction_models()) {
-    if (model.standing == Standing::definition) continue;
+    if (model.standing == Standing::definition || is_processor(model)) continue;
     ++instructions;
     INFO(model.name);
     const Row* pair = row_of_pair(std::string(model.name));
@@ -204,6 +272,33 @@ TEST_CASE("registered instructions are those of the second table", "[accumulate]
     CHECK(std::pair(model.a_format, model.b_format) == formats_of(std::string(model.name)));
   }
   CHECK(instructions == kTable.size() + kRowsOfPairs);
+}
+
+TEST_CASE("registered instructions of processors are those of the second table", "[accumulate]") {
+  std::size_t instructions = 0;
+  for (const InstructionModel& model : instruction_models()) {
+    if (!is_processor(model)) continue;
+    ++instructions;
+    INFO(model.name);
+    REQUIRE(processors().contains(model.name));
+    const OfProcessor& row = processors().at(model.name);
+    const AccumulatorModel& m = model.accumulator;
+    CHECK(m.kind == row.kind);
+    CHECK(m.terms == row.terms);
+    CHECK(m.chains == row.chains);
+    CHECK(m.subnormals == row.subnormals);
+    CHECK(m.pair_rounding == row.pairs);
+    CHECK(m.zero_sign == row.zeros);
+    CHECK(m.output_format == (row.half ? FormatId::f16 : FormatId::f32));
+    CHECK(m.output_fraction_bits == (row.half ? 10 : 23));
+    CHECK(m.rounding == RoundingMode::nearest_even);
+    CHECK(model.a_format == row.a);
+    CHECK(model.b_format == row.b);
+    CHECK(model.standing == row.standing);
+    CHECK((model.vendor == Vendor::x86) == model.name.starts_with("x86."));
+    CHECK((model.vendor == Vendor::arm) == model.name.starts_with("arm."));
+  }
+  CHECK(instructions == processors().size());
 }
 
 TEST_CASE("measured models, and no others, name what they replay", "[accumulate]") {

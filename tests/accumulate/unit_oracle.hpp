@@ -376,6 +376,122 @@ inline Value groups_step(const AccumulatorModel& m, std::span<const Value> produ
   return with_zero_sign(m, rounded(sum, grid_of(m), m.rounding));
 }
 
+/// The binary32 numbers of processors, of which those below 2^-126 may be zeros of their sign.
+inline Value read32(const Value& x, fp8lab::Subnormals subnormals) {
+  const bool tiny = x.kind == Value::Kind::finite && x.units != 0 && binade(x.units) < -126;
+  return tiny && subnormals == fp8lab::Subnormals::flushed ? Value{.negative = x.negative} : x;
+}
+
+/// A sum that is not zero as a result: one is tiny if it is after rounding to 24 bits.
+inline Value result32(const Fixed& sum, fp8lab::Subnormals subnormals) {
+  if (subnormals == fp8lab::Subnormals::kept)
+    return rounded(sum, kSingle, RoundingMode::nearest_even);
+  const Value v = rounded(sum, {23}, RoundingMode::nearest_even);
+  if (binade(v.units) < -126) return {.negative = sum < 0};
+  return binade(v.units) > 127 ? special(false, sum < 0) : v;
+}
+
+inline Value multiply_add32(const Value& a, const Value& b, const Value& c,
+                            fp8lab::Subnormals subnormals) {
+  const Value terms[] = {product(read32(a, subnormals), read32(b, subnormals)),
+                         read32(c, subnormals)};
+  if (const auto s = special_sum(terms)) return *s;
+  if (terms[0].is_zero() && terms[1].is_zero()) return {.negative = all_negative_zeros(terms)};
+  const Fixed sum = terms[0].units + terms[1].units;
+  return sum == 0 ? Value{} : result32(sum, subnormals);
+}
+
+/// The missing element of a pair is +0.
+inline Value element(std::span<const Value> x, std::size_t i) {
+  return i < x.size() ? x[i] : Value{};
+}
+
+inline Value multiply_add_pair(const AccumulatorModel& m, std::span<const Value> a,
+                               std::span<const Value> b, Value c) {
+  for (const std::size_t i : {1U, 0U})
+    c = multiply_add32(element(a, i), element(b, i), c, m.subnormals);
+  return c;
+}
+
+inline Value chains_step(const AccumulatorModel& m, std::span<const Value> a,
+                         std::span<const Value> b, const Value& c) {
+  Value whole;
+  for (std::size_t chain = 0; chain < static_cast<std::size_t>(m.chains); ++chain) {
+    Value sum;
+    for (std::size_t i = chain; i < a.size(); i += static_cast<std::size_t>(m.chains))
+      sum = multiply_add32(a[i], b[i], sum, m.subnormals);
+    whole = chain == 0 ? sum : multiply_add32(sum, value_of(1.0), whole, m.subnormals);
+  }
+  return multiply_add32(whole, value_of(1.0), c, m.subnormals);
+}
+
+/// Products' sum times 2^change, rounded, and c.
+inline Value rounded_sum_step(const AccumulatorModel& m, std::span<const Value> products,
+                              int change, const Value& c) {
+  Value sum;
+  if (const auto s = special_sum(products)) {
+    sum = *s;
+  } else {
+    Fixed exact = 0;
+    for (const Value& p : products) exact += p.units;
+    if (change >= 0)
+      exact *= Fixed(1) << change;
+    else
+      exact /= Fixed(1) << -change;
+    const bool minus = m.zero_sign == fp8lab::ZeroSign::kept && !products.empty();
+    if (exact != 0)
+      sum = result32(exact, m.subnormals);
+    else
+      sum.negative = minus && all_negative_zeros(products);
+  }
+  return multiply_add32(sum, value_of(1.0), c, m.subnormals);
+}
+
+/// A result of `rounded_pairs`, of a number that is not zero.
+inline Value pair_result(const AccumulatorModel& m, const Fixed& x) {
+  if (m.pair_rounding == fp8lab::PairRounding::nearest_even)
+    return result32(x, fp8lab::Subnormals::flushed);
+  const bool negative = x < 0;
+  const Fixed magnitude = abs(x);
+  const int place = binade(x) - 23 - kUnit;
+  if (binade(x) < -126) return {.negative = negative};
+  if (binade(x) > 127) return special(false, negative);
+  Fixed kept = (magnitude >> place) << place;
+  if (kept != magnitude && ((magnitude >> place) & 1) == 0) kept += Fixed(1) << place;
+  Value v{.negative = negative};
+  v.units = negative ? -kept : kept;
+  return v;
+}
+
+inline Value rounded_pair_step(const AccumulatorModel& m, std::span<const Value> a,
+                               std::span<const Value> b, const Value& c) {
+  constexpr auto kFlushed = fp8lab::Subnormals::flushed;
+  const auto added_pair = [&](const Value& x, const Value& y) -> Value {
+    const Value terms[] = {read32(x, kFlushed), read32(y, kFlushed)};
+    if (const auto s = special_sum(terms)) return *s;
+    if (terms[0].is_zero() && terms[1].is_zero()) return {.negative = all_negative_zeros(terms)};
+    const Fixed sum = terms[0].units + terms[1].units;
+    return sum == 0 ? Value{} : pair_result(m, sum);
+  };
+  Value products[2];
+  for (const std::size_t i : {0U, 1U}) {
+    products[i] = product(read32(element(a, i), kFlushed), read32(element(b, i), kFlushed));
+    if (products[i].kind == Value::Kind::finite && !products[i].is_zero())
+      products[i] = pair_result(m, products[i].units);
+  }
+  return added_pair(c, added_pair(products[0], products[1]));
+}
+
+/// A code of a format of FP8, all of which are numbers.
+inline Value number_of_code(const Format& f, std::uint32_t code) {
+  const std::uint32_t magnitude = code & f.magnitude_mask();
+  if (magnitude <= f.max_finite_code()) return operand(f, code);
+  const double significand =
+      1.0 + std::ldexp(magnitude & ((1U << f.mantissa_bits) - 1), -f.mantissa_bits);
+  const double x = std::ldexp(significand, (1 << f.exponent_bits) - 1 - f.bias);
+  return value_of((code & f.sign_mask()) != 0 ? -x : x);
+}
+
 /// Models that look at all terms before they add any.
 inline Value whole_sum(const AccumulatorModel& m, std::span<const Value> products, const Value& c) {
   std::vector<Value> terms(products.begin(), products.end());
@@ -426,6 +542,20 @@ inline Value one_step(const AccumulatorModel& m, std::span<const Value> a, std::
                                      scale_of(scales, scales.b, first), c);
     case AccumulationKind::scaled_group_dot_product:
       return groups_step(m, products, scales, first, c);
+    case AccumulationKind::multiply_add_pairs:
+      return multiply_add_pair(m, a, b, c);
+    case AccumulationKind::multiply_add_chains:
+      return chains_step(m, a, b, c);
+    case AccumulationKind::rounded_sum:
+      return rounded_sum_step(m, products, 0, c);
+    case AccumulationKind::scaled_rounded_sum: {
+      const Value of_a = a.empty() ? value_of(1.0) : scale_of(scales, scales.a, first);
+      const Value of_b = a.empty() ? value_of(1.0) : scale_of(scales, scales.b, first);
+      if (of_a.kind == Value::Kind::nan || of_b.kind == Value::Kind::nan) return special(true);
+      return rounded_sum_step(m, products, of_a.exponent + of_b.exponent, c);
+    }
+    case AccumulationKind::rounded_pairs:
+      return rounded_pair_step(m, a, b, c);
     default:
       break;
   }
@@ -434,7 +564,9 @@ inline Value one_step(const AccumulatorModel& m, std::span<const Value> a, std::
   if (all_negative_zeros(terms)) return {.negative = true};
   Fixed sum = 0;
   for (const Value& t : terms) sum += t.units;
-  return rounded(sum, kSingle, RoundingMode::nearest_even);
+  const bool half =
+      m.kind == AccumulationKind::exact_dot_product && m.output_format == FormatId::f16;
+  return rounded(sum, half ? kHalf : kSingle, RoundingMode::nearest_even);
 }
 
 /// c + a . b as bits.
@@ -444,8 +576,12 @@ inline std::uint32_t dot(const AccumulatorModel& m, const Format& a_format,
                          float c) {
   std::vector<Value> x;
   std::vector<Value> y;
-  for (const std::uint32_t code : a) x.push_back(operand(a_format, code));
-  for (const std::uint32_t code : b) y.push_back(operand(b_format, code));
+  const bool numbers = m.kind == AccumulationKind::scaled_rounded_sum;
+  const auto read = [&](const Format& f, std::uint32_t code) {
+    return numbers ? number_of_code(f, code) : operand(f, code);
+  };
+  for (const std::uint32_t code : a) x.push_back(read(a_format, code));
+  for (const std::uint32_t code : b) y.push_back(read(b_format, code));
   const bool whole = m.kind == AccumulationKind::exact || m.kind == AccumulationKind::float32 ||
                      m.kind == AccumulationKind::sequential;
   if (whole) {
@@ -456,7 +592,8 @@ inline std::uint32_t dot(const AccumulatorModel& m, const Format& a_format,
   Value sum = start(c);
   const bool adds = m.kind == AccumulationKind::fused_multiply_add;
   if (m.kind == AccumulationKind::flushed_pairwise_sum && std::fabs(c) < 0x1p-126F) sum = {};
-  if (m.kind == AccumulationKind::fused_dot_product || m.kind == AccumulationKind::fp16_halves)
+  if (m.kind == AccumulationKind::fused_dot_product || m.kind == AccumulationKind::fp16_halves ||
+      m.kind == AccumulationKind::exact_dot_product)
     sum = entered(m, sum);
   const std::size_t terms = adds ? 1 : static_cast<std::size_t>(m.terms);
   if (adds && x.empty()) return bits_of(sum);

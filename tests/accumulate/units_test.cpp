@@ -13,6 +13,7 @@
 #include "fp8lab/accumulate/unit.hpp"
 #include "fp8lab/cast/cast.hpp"
 #include "fp8lab/core/error.hpp"
+#include "fp8lab/vectors/separate.hpp"
 #include "message_of.hpp"
 
 using namespace fp8lab;
@@ -131,6 +132,135 @@ TEST_CASE("CDNA binary32: one fused multiply-add a term", "[accumulate][units]")
   CHECK_THROWS_WITH(run("gfx908.mfma.f16", {1}, {1, 2}, 0), contains("b"));
   CHECK_FALSE(takes_formats(model("gfx908.mfma.f32"), FormatId::f16, FormatId::f16));
   CHECK_FALSE(takes_formats(model("gfx908.mfma.f16"), FormatId::f32, FormatId::f32));
+}
+
+TEST_CASE("VDPBF16PS: an FMA of the odd elements, then one of the even ones",
+          "[accumulate][units]") {
+  // 2^24 + 1 ties to 2^24 twice; 1 + 1 first would have given 2^24 + 2.
+  CHECK(run("x86.vdpbf16ps", {1, 1}, {1, 1}, power(24)) == bits(power(24)));
+  // The odd products come first: (2^24 - 2^24) + 1, and not 2^24 + 1 - 2^24.
+  CHECK(run("x86.vdpbf16ps", {1, -power(12)}, {1, power(12)}, power(24)) == bits(1.0F));
+  CHECK(run("x86.vdpbf16ps", {-power(12), 1}, {power(12), 1}, power(24)) == bits(0.0F));
+  // A product is not rounded: 2^-126 - 2^-151 is a tie between numbers of 24 bits, which goes up,
+  // and anything less is below 2^-126 after rounding, and flushed.
+  CHECK(run("x86.vdpbf16ps", {-power(-76)}, {power(-75)}, power(-126)) == bits(power(-126)));
+  CHECK(run("x86.vdpbf16ps", {-1.25F * power(-76)}, {power(-75)}, power(-126)) == bits(0.0F));
+  CHECK(run("x86.vdpbf16ps", {power(-76)}, {power(-75)}, -power(-126)) == bits(-power(-126)));
+  CHECK(run("x86.vdpbf16ps", {1.25F * power(-76)}, {power(-75)}, -power(-126)) == 0x80000000u);
+  // Subnormals of operands and of c are zeros, by which an infinity gives NaN.
+  CHECK(run("x86.vdpbf16ps", {power(-127)}, {power(100)}, 1) == bits(1.0F));
+  CHECK(run("x86.vdpbf16ps", {power(-127)}, {kInfinity}, 1) == kCanonicalNan);
+  CHECK(run("x86.vdpbf16ps", {0}, {0}, power(-127)) == bits(0.0F));
+  // FP16's subnormals are normal numbers of binary32.
+  CHECK(run("x86.vdpphps", {power(-24)}, {power(-24)}, 0) == bits(power(-48)));
+  // Elements that a pair lacks are +0.
+  CHECK(run("x86.vdpbf16ps", {-1}, {0}, -0.0F) == 0u);
+  CHECK(run("x86.vdpbf16ps", {-1, -1}, {0, 0}, -0.0F) == 0x80000000u);
+}
+
+TEST_CASE("AMX: chains of even and odd elements from zero, then c", "[accumulate][units]") {
+  // Even: 2^24 + 1 = 2^24; odd: 1 + 1 = 2; together 2^24 + 2.
+  const std::vector<float> a{power(12), 1, 1, 1};
+  CHECK(run("x86.tdpbf16ps", a, a, 0) == bits(power(24) + 2.0F));
+  CHECK(run("x86.tdpbf16ps:chains=1", a, a, 0) == bits(power(24)));
+  // c comes last: 2^24 and 1 + 1 + 1 + 1.
+  CHECK(run("x86.tdpbf16ps", {1, 1, 1, 1}, {1, 1, 1, 1}, power(24)) == bits(power(24) + 4.0F));
+  CHECK(run("x86.tdpfp16ps", {power(-24)}, {power(-24)}, 0) == bits(power(-48)));
+  // TF32 reads subnormals as they are, and flushes results.
+  CHECK(run("x86.tmmultf32ps", {power(-127)}, {power(10)}, 0) == bits(power(-117)));
+  CHECK(run("x86.tmmultf32ps:subnormals=flushed", {power(-127)}, {power(10)}, 0) == bits(0.0F));
+  CHECK(run("x86.tmmultf32ps", {power(-70)}, {power(-60)}, 0) == bits(0.0F));
+  CHECK(run("x86.tmmultf32ps", {1, 1, 1}, {power(23), power(23), 1}, 0) == bits(power(24)));
+}
+
+TEST_CASE("AMX FP8 and ACE: exact sums rounded once, then c", "[accumulate][units]") {
+  // The exact 2^16 - 2^16 + 2^-18 keeps its last term, and meets c after rounding.
+  const std::vector<float> a{256, -256, power(-9)};
+  const std::vector<float> b{256, 256, power(-9)};
+  CHECK(run("x86.tdphf8ps", a, b, 0) == bits(power(-18)));
+  CHECK(run("x86.tdphf8ps", {1}, {1}, power(24)) == bits(power(24)));
+  // Two roundings: 1 + 2^-32 becomes 1, which is half of the last place of 2^24.
+  CHECK(run("x86.tdpbf8ps", {1, power(-16)}, {1, power(-16)}, power(24)) == bits(power(24)));
+  CHECK(run("arm.fdot.e5m2", {1, power(-16)}, {1, power(-16)}, power(24)) ==
+        bits(power(24) + 2.0F));
+  // A subnormal c of AMX is kept until the result is flushed; ACE reads it as zero.
+  CHECK(run("x86.tdphf8ps", {0}, {0}, power(-127)) == bits(0.0F));
+  // Sums of -0 are +0, as integers have it.
+  CHECK(run("x86.tdphf8ps", {-1}, {0}, -0.0F) == 0u);
+  CHECK(run("arm.bfdot.ebf16", {-1, -1}, {0, 0}, -0.0F) == 0x80000000u);
+
+  const InstructionModel& ace = find_instruction_model("x86.top4mxbf8ps");
+  const auto scaled = [&](std::uint32_t x, std::uint32_t y, std::uint32_t sa, std::uint32_t sb,
+                          float c) {
+    const std::vector<std::uint32_t> one_a{x};
+    const std::vector<std::uint32_t> one_b{y};
+    const std::vector<std::uint32_t> of_a{sa};
+    const std::vector<std::uint32_t> of_b{sb};
+    return bits(dot_product(ace.accumulator, ace.a_format, one_a, ace.b_format, one_b,
+                            {.format = FormatId::e8m0fnu, .block = 32, .a = of_a, .b = of_b}, c));
+  };
+  constexpr std::uint32_t kOne = 0x3c;
+  CHECK(scaled(kOne, kOne, 127, 127, 0) == bits(1.0F));
+  CHECK(scaled(kOne, kOne, 137, 120, 0) == bits(8.0F));
+  CHECK(scaled(kOne, kOne, 255, 127, 0) == kCanonicalNan);
+  CHECK(scaled(0, 0, 127, 255, 0) == kCanonicalNan);
+  CHECK(scaled(kOne, kOne, 0, 127, 0) == bits(0.0F));  // 2^-127, flushed
+  CHECK(scaled(0xbc, kOne, 0, 127, -0.0F) == 0x80000000u);
+  CHECK(scaled(kOne, kOne, 1, 127, 0) == bits(power(-126)));
+  CHECK(scaled(kOne, kOne, 254, 254, 0) == bits(kInfinity));
+  // Codes of infinity and NaN are 2^16 and 1.75 x 2^16.
+  CHECK(scaled(0x7c, kOne, 127, 127, 0) == bits(power(16)));
+  CHECK(scaled(0xff, kOne, 127, 127, 0) == bits(-1.75F * power(16)));
+  CHECK(run("x86.top4mxhf8ps", {std::nanf("")}, {1}, 0) == bits(480.0F));
+}
+
+TEST_CASE("Arm: rounding to odd, and exact pairs", "[accumulate][units]") {
+  // 2^24 + 1 is not even: its last bit is set. Nearest even gives 2^24.
+  CHECK(run("arm.bfdot", {1}, {1}, power(24)) == bits(power(24) + 2.0F));
+  CHECK(run("arm.bfdot:pair_rounding=nearest_even", {1}, {1}, power(24)) == bits(power(24)));
+  CHECK(run("arm.bfdot", {power(12), 1}, {power(12), 1}, 0) == bits(power(24) + 2.0F));
+  CHECK(run("arm.bfdot.ebf16", {power(12), 1}, {power(12), 1}, 0) == bits(power(24)));
+  // A sum below 2^-126 before rounding is zero, even one that rounds up to it.
+  CHECK(run("arm.bfdot", {-power(-26)}, {power(-100)}, power(-126)) == bits(0.0F));
+  CHECK(run("arm.bfdot", {power(-63)}, {power(-63)}, 0) == bits(power(-126)));
+  CHECK(run("arm.bfdot", {power(-63)}, {power(-64)}, 0) == bits(0.0F));
+  CHECK(run("arm.bfdot.ebf16", {power(-63)}, {power(-64)}, 0) == bits(power(-127)));
+  CHECK(run("arm.bfdot", {power(127)}, {power(1)}, 0) == bits(kInfinity));
+  // FP8: c and all products in one rounding, of binary16 with its subnormals and infinities too.
+  CHECK(run("arm.fdot.e4m3", {1, power(-9)}, {1, power(-9)}, power(24)) == bits(power(24) + 2.0F));
+  CHECK(run("arm.fdot.e4m3.f16", {448, 448}, {448, 1}, 0) == bits(kInfinity));
+  CHECK(run("arm.fdot.e5m2.f16", {power(-16)}, {power(-9)}, power(-24)) == bits(power(-23)));
+  CHECK(run("arm.fdot.e5m2.f16", {power(-16)}, {power(-9)}, 0) == bits(0.0F));
+  CHECK(run("arm.fdot.e4m3.f16", {1, 1}, {1, 1}, 2048) == bits(2050.0F));
+  CHECK(run("arm.fmmla.e4m3.f16", {1, 1, 1, 1}, {1, 0.5F, 0.5F, 1}, 2048) == bits(2052.0F));
+}
+
+TEST_CASE("each rule of a processor's unit decides results: one changed gives other bits",
+          "[accumulate][units]") {
+  struct Rule {
+    const char* model;
+    const char* changed;
+  };
+  for (const Rule& rule :
+       {Rule{"x86.vdpbf16ps", "x86.vdpbf16ps:subnormals=kept"},
+        Rule{"x86.vdpbf16ps", "x86.vdpbf16ps:subnormals=flushed_results"},
+        Rule{"x86.vdpbf16ps", "x86.top2bf16ps"}, Rule{"x86.vdpbf16ps", "arm.bfdot.ebf16"},
+        Rule{"x86.vdpbf16ps", "gfx908.mfma.bf16"}, Rule{"x86.tdpbf16ps", "x86.tdpbf16ps:chains=1"},
+        Rule{"x86.tdpbf16ps", "x86.tdpbf16ps:chains=4"},
+        Rule{"x86.tdpbf16ps", "x86.tdpbf16ps:terms=16"},
+        Rule{"x86.tdpbf16ps", "x86.tdpbf16ps:subnormals=kept"},
+        Rule{"x86.tmmultf32ps", "x86.tmmultf32ps:subnormals=flushed"},
+        Rule{"x86.tdphf8ps", "x86.tdphf8ps:terms=32"},
+        Rule{"arm.bfdot.ebf16", "arm.bfdot.ebf16:subnormals=flushed"},
+        Rule{"arm.bfdot.ebf16", "arm.bfdot.ebf16:zero_sign=positive"},
+        Rule{"arm.bfdot", "arm.bfdot:pair_rounding=nearest_even"},
+        Rule{"x86.top4mxhf8ps", "x86.top4mxhf8ps:terms=8"}, Rule{"arm.fdot.e4m3", "arm.fmmla.e4m3"},
+        Rule{"arm.fdot.e4m3.f16", "arm.fdot.e4m3.f16:output=f32"}}) {
+    INFO(rule.model << " and " << rule.changed);
+    const InstructionModel& right = find_instruction_model(rule.model);
+    const Separation found = separate(right, find_instruction_model(rule.changed), 1, 1, 0);
+    CHECK(!found.file.cases.empty());
+  }
 }
 
 TEST_CASE("mxf8f6f4: scales enter the alignment, and c is not scaled", "[accumulate][units]") {
@@ -330,7 +460,14 @@ TEST_CASE("each unit says what it is", "[accumulate][units]") {
         Row{"sm100.tcgen05.mxf4nvf4:F=29", AccumulationKind::scaled_group_dot_product, "sar.m.", 29,
             "e2m1 (scaled_group_dot_product)", "e8m0fnu per 16 or 32, or ue4m3 per 16"},
         Row{"sm120.mma.mxf4nvf4", AccumulationKind::scaled_group_dot_product, "sar.m.", 24,
-            "e2m1 (scaled_group_dot_product)", "e8m0fnu or ue4m3, per 16 or 32"}}) {
+            "e2m1 (scaled_group_dot_product)", "e8m0fnu or ue4m3, per 16 or 32"},
+        Row{"arm.fdot.e4m3.f16", AccumulationKind::exact_dot_product, "s.r...", 11, kAny, kNone},
+        Row{"x86.vdpbf16ps", AccumulationKind::multiply_add_pairs, "s.r...", 24, kAny, kNone},
+        Row{"x86.tdpbf16ps", AccumulationKind::multiply_add_chains, "s.r...", 24, kAny, kNone},
+        Row{"x86.tdphf8ps", AccumulationKind::rounded_sum, "s.r...", 24, kAny, kNone},
+        Row{"x86.top4mxhf8ps", AccumulationKind::scaled_rounded_sum, "s.r.m.", 24,
+            "e4m3fn or e5m2 (scaled_rounded_sum)", "e8m0fnu per 32"},
+        Row{"arm.bfdot", AccumulationKind::rounded_pairs, "s.r...", 23, kAny, kNone}}) {
     INFO(row.model);
     const AccumulatorModel& m = model(row.model);
     const UnitTraits traits = traits_of(m);
@@ -370,6 +507,11 @@ TEST_CASE("each unit takes its formats and block scales, and no others", "[accum
   }
   CHECK(taken("sm100.tcgen05.mxf4nvf4") == "e2m1 ");
   CHECK(taken("gfx942.mfma.f32") == "f32 ");
+  for (const char* name : {"x86.vdpbf16ps", "x86.tdpbf16ps", "x86.tdphf8ps", "arm.bfdot"}) {
+    INFO(name);
+    CHECK(taken(name) == any);
+  }
+  CHECK(taken("x86.top4mxhf8ps") == "e4m3fn e5m2 ");
 
   const auto scales = [](const char* name) {
     std::string all;
@@ -384,6 +526,8 @@ TEST_CASE("each unit takes its formats and block scales, and no others", "[accum
   CHECK(scales("sm100.tcgen05.mxf8f6f4.e4m3") == "e8m0fnu/32 ");
   CHECK(scales("sm100.tcgen05.mxf4nvf4") == "e8m0fnu/16 e8m0fnu/32 e4m3fn/16 ");
   CHECK(scales("sm120.mma.mxf4nvf4") == "e8m0fnu/16 e8m0fnu/32 e4m3fn/16 e4m3fn/32 ");
+  CHECK(scales("x86.tdphf8ps").empty());
+  CHECK(scales("x86.top4mxhf8ps") == "e8m0fnu/32 ");
 }
 
 TEST_CASE("block scales of the wrong number or form are refused, those of a and of b",

@@ -56,6 +56,8 @@ NAMES_ALONE = re.compile(r"\.(npz|json|csv|svg|html|vl|vega|log)$|report|checkpo
 # Commands whose products share options, and options that lead to other processes, other back ends, or this text.
 OF_A_PRODUCT = dict.fromkeys(("gemm", "verify", "identify", "expect"), "product")
 NOT_CALLED = {"--help", "--mpi", "--backend"}
+# What these say depends on the processor: probe_cpu_command.py calls them.
+OF_THE_PROCESSOR = {"probe-cpu"}
 # Options that write files: what a command prints must not decide whether it does.
 WRITE = {"--output", "--out", "--log", "--checkpoint"}
 LONG_REAL = re.compile(r"(-?\d+\.\d+(?:e[-+]?\d+)?|-?\d+e[-+]?\d+)")
@@ -170,7 +172,8 @@ def options_without_a_call(tool, calls):
         called.setdefault(OF_A_PRODUCT.get(command, command), set()).update(words)
     text = lambda *words: subprocess.run([tool, *words, "--help"], capture_output=True, text=True, check=True).stdout
     found = []
-    for command in re.findall(r"^  (\w+) ", text().partition("Subcommands:")[2], re.MULTILINE):
+    commands = re.findall(r"^  ([\w-]+) ", text().partition("Subcommands:")[2], re.MULTILINE)
+    for command in (name for name in commands if name not in OF_THE_PROCESSOR):
         words = called.get(OF_A_PRODUCT.get(command, command), set())
         options = re.findall(r"^  (?:(-\w),)?(--[\w-]+)", text(command), re.MULTILINE)
         found += [f"{command} {name}" for short, name in options

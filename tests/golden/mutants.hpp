@@ -19,6 +19,14 @@ class Mutants {
   Mutants(const fp8lab::AccumulatorModel& right, int terms) : right_(right) {
     using enum fp8lab::AccumulationKind;
     using fp8lab::RoundingMode;
+    if (right.kind == multiply_add_pairs) {
+      add("subnormals kept").subnormals = fp8lab::Subnormals::kept;
+      add("subnormal operands kept").subnormals = fp8lab::Subnormals::flushed_results;
+      add("products rounded").kind = rounded_pairs;
+      add("pairs added first").kind = rounded_sum;
+      add("chains from zero").kind = multiply_add_chains;
+      return;
+    }
     const bool halves = right.kind == fp16_halves;
     const bool half_output = right.output_format == fp8lab::FormatId::f16;
     const bool nearest = right.rounding == RoundingMode::nearest_even;

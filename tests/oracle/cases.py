@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from codes import code, exponents, low_code, specials
 from exact import F16, FORMATS
-from units import ExactSum, Fma, FlushedGroups, FusedDot, Halves, RoundDown
+from units import ExactSum, Fma, FlushedGroups, FusedDot, Halves, Processor, RoundDown
 
 KINDS = ("codes", "spread", "cut", "far_c", "ties", "cancel", "tiny", "bottom", "subnormals", "large", "zeros",
          "special", "down")
@@ -31,8 +31,8 @@ def cuts_of(unit):
         return [unit.fraction_bits, unit.sum_bits, unit.c_bits, 23]
     if isinstance(unit, FusedDot):
         return [unit.fraction_bits, unit.output.fraction_bits]
-    assert isinstance(unit, (Fma, ExactSum, FlushedGroups))
-    return [23, 24]
+    assert isinstance(unit, (Fma, ExactSum, FlushedGroups, Processor))
+    return [unit.output.fraction_bits, unit.output.fraction_bits + 1]
 
 
 class Drawer:
@@ -299,7 +299,9 @@ class Drawer:
 
     def bottom(self):
         """Sums that are just lost, or just kept, at the lower end: of the output, and of the alignment."""
-        if isinstance(self.unit, FlushedGroups):
+        if isinstance(self.unit, Processor) and self.low <= -151 and self.sign():
+            return self.edge()
+        if isinstance(self.unit, (FlushedGroups, Processor)) and self.low <= -126 and not self.entry.scales:
             for _ in range(self.rng.choice([2, self.terms])):
                 self.put(self.product(-126 + self.rng.randrange(3), self.sign()))
             return code("f32", self.sign(), -126 + self.rng.randrange(3), self.mantissa())
@@ -314,6 +316,19 @@ class Drawer:
         if self.output == F16 and self.sign():
             return code("f32", self.sign(), self.rng.randint(-25, -15), self.mantissa() & 0x600000)
         return self.zero_c()
+
+    def edge(self):
+        """Just below 2^-126: sums that are there before rounding to 24 bits, after it, or as subnormals."""
+        negative = self.sign()
+        with_c = self.sign()
+        if not with_c:
+            self.put(self.power(-126, negative))
+        mantissas = [self.rng.choice([0, 1, 2, 3]) << FORMATS[name].mantissa_bits - 2 for name in self.names]
+        for _ in range(self.rng.choice([1, 1, 2])):
+            ea = self.rng.randint(max(self.low_a, -90), -60)
+            self.put((code(self.names[0], not negative, ea, mantissas[0]),
+                      code(self.names[1], False, self.rng.choice([-152, -151, -151, -150, -149]) - ea, 0)))
+        return code("f32", negative, -126, 0) if with_c else self.zero_c()
 
     def down(self):
         """Half a unit of the sum with c, and bits of the products' sum at its own lower end."""

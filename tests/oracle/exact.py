@@ -64,9 +64,10 @@ def zero(negative=False):
     return Number("finite", negative)
 
 
-def decode(name, word):
-    """The number of a storage word; bits below a TF32 or XF32 code are cut off."""
-    f = FORMATS[name]
+def decode(name, word, all_numbers=False):
+    """The number of a storage word; bits below a TF32 or XF32 code are cut off. `all_numbers`: codes of NaN and
+    infinities are read as the numbers after the largest one."""
+    f = FORMATS[name]._replace(specials="none") if all_numbers else FORMATS[name]
     code = word >> f.low_bits
     magnitude_bits = f.exponent_bits + f.mantissa_bits
     negative, magnitude = bool(code >> magnitude_bits & 1), code & ((1 << magnitude_bits) - 1)

@@ -7,7 +7,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from exact import F16, F32, FORMATS, Number, decode, infinity, zero
-from units import ExactSum, Fma, FlushedGroups, Fp4Dot, FusedDot, Halves, RoundDown, ScaledDot, Unit
+from units import (ExactSum, Fma, FlushedGroups, FmaChains, FmaPairs, Fp4Dot, FusedDot, Halves, Processor, RoundDown,
+                   RoundedPairs, RoundedSum, ScaledDot, ScaledRoundedSum, Unit)
 
 ONE = decode("f32", 0x3F800000)
 
@@ -52,6 +53,7 @@ def infinity_times_zero(a, b, c):
 def special_mutants(entry):
     """Rules of special values and of zeros, which all units have."""
     unit, infinite = entry.unit, any(FORMATS[name].specials == "ieee" for name in (entry.a, entry.b))
+    infinite = infinite and not entry.all_numbers
     yield "NaN taken for 1", Changed(unit=unit, before=without("nan", ONE))
     yield "infinities positive", Changed(unit=unit, before=without("inf", infinity(False)))
     if infinite:
@@ -60,7 +62,8 @@ def special_mutants(entry):
         yield "scale of NaN taken for 1", FiniteScales(unit=unit)
     if isinstance(unit, FusedDot) and not isinstance(unit, Fp4Dot):
         yield "sum of negative zeros negative", replace(unit, minus_zero=True)
-    elif not isinstance(unit, Fp4Dot | Halves) and not (isinstance(unit, FlushedGroups) and entry.a == "f16"):
+    elif not (isinstance(unit, Fp4Dot | Halves) or (isinstance(unit, FlushedGroups | FmaChains) and entry.a == "f16") or
+              getattr(unit, "integers", False)):
         # Those left out start from +0 and have no sum that rounds to zero, or hardly one.
         yield "no negative zero", Changed(unit=unit, after=lambda d: zero() if d.is_zero else d)
 
@@ -165,6 +168,9 @@ def exact_mutants(entry):
     unit = entry.unit
     yield "pairwise additions", replace(unit, pairwise=True)
     yield "results flushed", replace(unit, flush=True)
+    if unit.output == F16:
+        yield "c not rounded", replace(unit, round_c=False)
+        yield "binary32 output", replace(unit, output=F32)
     yield "toward zero", replace(unit, rounding="zero")
     yield "half the terms", replace(unit, terms=unit.terms // 2)
     yield "twice the terms", replace(unit, terms=unit.terms * 2)
@@ -212,9 +218,69 @@ def down_mutants(entry):
         yield "large products finite", replace(unit, product_limit=False)
 
 
+def processor_mutants(entry):
+    """Rules of binary32 arithmetic, as far as the formats show them: products of FP16 and FP8 are never tiny."""
+    unit = entry.unit
+    yield "toward zero", replace(unit, rounding="zero")
+    if "bf16" in entry.a or "tf32" in entry.a:
+        yield "other operands flushed", replace(unit, flush_operands=not unit.flush_operands)
+        yield "other results flushed", replace(unit, flush_results=not unit.flush_results)
+        # Sums of two binary32 numbers that are normal are not between the largest subnormal and 2^-126.
+        if unit.flush_results and not isinstance(unit, RoundedPairs):
+            yield "tiny before rounding", replace(unit, tiny="before")
+            yield "tiny where subnormal", replace(unit, tiny="subnormal")
+    elif not entry.scales:
+        other = not (unit.flush_results or unit.flush_operands)
+        yield "subnormal c", replace(unit, flush_operands=other, flush_results=other)
+
+
+def pair_fma_mutants(entry):
+    yield "even first", replace(entry.unit, odd_first=False)
+    yield "groups of four", replace(entry.unit, terms=4)
+    if "bf16" not in entry.a:  # products of BF16 have 16 bits: binary32 holds all but tiny ones
+        return
+    yield "products rounded", replace(entry.unit, fused=False)
+
+
+def chain_mutants(entry):
+    unit = entry.unit
+    yield "another chain", replace(unit, chains=3 - unit.chains)
+    yield "c first", replace(unit, c_first=True)
+    yield "half the terms", replace(unit, terms=unit.terms // 2)
+    yield "twice the terms", replace(unit, terms=unit.terms * 2)
+    if unit.chains > 1:
+        yield "chains of neighbours", replace(unit, contiguous=True)
+
+
+def rounded_sum_mutants(entry):
+    unit = entry.unit
+    yield "c joins", replace(unit, c_joins=True)
+    yield "half the terms", replace(unit, terms=unit.terms // 2)
+    yield "twice the terms", replace(unit, terms=unit.terms * 2)
+    if unit.terms > 2:
+        yield "in order", replace(unit, pairwise=True)
+    if not unit.integers:
+        yield "sums of integers", replace(unit, integers=True)
+
+
+def rounded_pair_mutants(entry):
+    unit = entry.unit
+    yield "other rounding", replace(unit, rounding="odd" if unit.rounding == "nearest" else "nearest")
+    yield "in order", replace(unit, in_order=True)
+
+
+def of_processor(make):
+    def both(entry):
+        yield from processor_mutants(entry)
+        yield from make(entry)
+    return both
+
+
 def mutants(entry):
     """Name and unit of each mutant of an entry of the table."""
     kinds = ((ScaledDot, scaled_mutants), (Fp4Dot, fp4_mutants), (FusedDot, fused_mutants), (Halves, halves_mutants),
-             (Fma, fma_mutants), (ExactSum, exact_mutants), (FlushedGroups, group_mutants), (RoundDown, down_mutants))
+             (Fma, fma_mutants), (ExactSum, exact_mutants), (FlushedGroups, group_mutants), (RoundDown, down_mutants),
+             (FmaPairs, of_processor(pair_fma_mutants)), (FmaChains, of_processor(chain_mutants)),
+             (RoundedSum, of_processor(rounded_sum_mutants)), (RoundedPairs, of_processor(rounded_pair_mutants)))
     own = next(make for kind, make in kinds if isinstance(entry.unit, kind))
     return dict(own(entry)) | dict(special_mutants(entry))

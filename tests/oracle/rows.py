@@ -26,8 +26,8 @@ POOLS = 4000, 40000  # the second where the first has no case for some mutant
 def result(unit, entry, case):
     """The binary32 bits of d."""
     name, block = entry.scales or (None, 0)
-    d = unit.dot([decode(entry.a, x) for x in case.a], [decode(entry.b, x) for x in case.b], decode("f32", case.c),
-                 case.scales_a, case.scales_b, block, name)
+    a, b = ([decode(format_, x, entry.all_numbers) for x in side] for format_, side in ((entry.a, case.a), (entry.b, case.b)))
+    d = unit.dot(a, b, decode("f32", case.c), case.scales_a, case.scales_b, block, name)
     return word(d)
 
 
@@ -37,7 +37,9 @@ def same(entry, x, y):
 
 
 def golden_terms(entry):
-    """Two steps, so that rows can chain."""
+    """Two steps, so that rows can chain; two blocks of scales where these hold several steps."""
+    if entry.scales and entry.unit.terms < entry.scales[1]:
+        return 2 * entry.scales[1]
     return 2 * entry.unit.terms if entry.unit.terms > 1 else 4
 
 

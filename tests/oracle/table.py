@@ -4,7 +4,8 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from exact import E8M13, F16, F32, FORMATS
-from units import ExactSum, Fma, FlushedGroups, Fp4Dot, FusedDot, Halves, RoundDown, ScaledDot, Unit
+from units import (ExactSum, Fma, FlushedGroups, FmaChains, FmaPairs, Fp4Dot, FusedDot, Halves, RoundDown,
+                   RoundedPairs, RoundedSum, ScaledDot, ScaledRoundedSum, Unit)
 
 
 class Entry(NamedTuple):
@@ -12,7 +13,8 @@ class Entry(NamedTuple):
     a: str
     b: str
     scales: tuple[str, int] | None = None  # format and block
-    any_nan: bool = False  # the bits of its NaN are not known
+    any_nan: bool = False  # the bits of its NaN are not known, or others than the models'
+    all_numbers: bool = False  # codes of NaN and infinities are numbers
 
     @property
     def half_output(self):
@@ -117,6 +119,31 @@ def amd():
     return {name: entry._replace(any_nan=True) for name, entry in found.items()}
 
 
+def processors():
+    flushed = {"flush_operands": True, "flush_results": True}
+    pairs, chains = FmaPairs(**flushed), FmaChains(32, **flushed)
+    odd, even = RoundedPairs(rounding="odd", **flushed), RoundedPairs(**flushed)
+    tiles = RoundedSum(64, flush_results=True, integers=True)
+    outer = ScaledRoundedSum(4, **flushed, integers=True)
+    bf16, f16 = SAME["bf16"], SAME["f16"]
+    found = {
+        "x86.vdpbf16ps": Entry(pairs, *bf16), "x86.vdpphps": Entry(pairs, *f16),
+        "x86.tdpbf16ps": Entry(chains, *bf16), "x86.tdpfp16ps": Entry(chains, *f16),
+        "x86.tmmultf32ps": Entry(FmaChains(16, chains=1, flush_results=True), *SAME["tf32"]),
+        "x86.top2bf16ps": Entry(even, *bf16), "arm.bfdot": Entry(odd, *bf16), "arm.bfmmla": Entry(odd, *bf16),
+        "arm.bfdot.ebf16": Entry(RoundedSum(2), *bf16), "arm.bfmmla.ebf16": Entry(RoundedSum(2), *bf16),
+        "arm.fdot.f16": Entry(RoundedSum(2), *f16),
+    }
+    letters = {"e4m3": "h", "e5m2": "b", "e4m3.e5m2": "hb", "e5m2.e4m3": "bh"}
+    for label, pair in FP8.items():
+        found[f"x86.tdp{letters[label]}f8ps"] = Entry(tiles, *pair)
+        found[f"x86.top4mx{letters[label]}f8ps"] = Entry(outer, *pair, ("ue8m0", 32), all_numbers=True)
+        for name, terms in (("fdot", 4), ("fmmla", 8)):
+            found[f"arm.{name}.{label}"] = Entry(ExactSum(terms), *pair)
+            found[f"arm.{name}.{label}.f16"] = Entry(ExactSum(terms // 2, F16), *pair)
+    return {name: entry._replace(any_nan=True) for name, entry in found.items()}
+
+
 def model_of(name):
     """The registered model of a table name: mxf4nvf4 has a row for each kind of scales."""
     return name.split()[0]
@@ -134,4 +161,4 @@ def rounds_to_zero(entry):
 
 UNITS = {name: entry._replace(unit=positive_zero(entry.unit))
          if name.startswith("sm") and rounds_to_zero(entry) else entry
-         for name, entry in (nvidia() | halves() | scaled() | amd()).items()}
+         for name, entry in (nvidia() | halves() | scaled() | amd() | processors()).items()}

@@ -240,30 +240,35 @@ class Fma(Unit):
 
 @dataclass(frozen=True)
 class ExactSum(Unit):
-    """CDNA1: c and `terms` products added exactly and rounded once."""
+    """CDNA1, and Arm's dot products of FP8: c and `terms` products added exactly and rounded once."""
 
     # rules
-    pairwise: bool = False  # every addition rounded to binary32
+    pairwise: bool = False  # every addition rounded to the output
     flush: bool = False
     rounding: str = "nearest"
+    round_c: bool = True
+
+    def enter(self, c):
+        return in_format(c, self.output) if self.round_c else c
 
     def step(self, a, b, c):
         products = [product(x, y) for x, y in zip(a, b)]
         if self.pairwise:
-            return added(c, tree([in_format(p, F32) for p in products]), F32)
+            return added(c, tree([in_format(p, self.output) for p in products], self.output), self.output)
         special = special_sum([*products, c])
         if special:
             return special
         terms = [*products, c]
         unit = min(t.unit for t in terms)
         total = sum(aligned(t, unit) for t in terms)
-        d = rounded(total, unit, F32, self.rounding, all(t.is_zero and t.negative for t in terms))
-        return flushed(d, -126) if self.flush else d
+        d = rounded(total, unit, self.output, self.rounding, all(t.is_zero and t.negative for t in terms))
+        return flushed(d, self.output.min_exponent) if self.flush else d
 
 
-def tree(values):
+def tree(values, output=F32):
     while len(values) > 1:
-        values = [added(*values[i:i + 2], F32) if i + 1 < len(values) else values[i] for i in range(0, len(values), 2)]
+        values = [added(*values[i:i + 2], output) if i + 1 < len(values) else values[i]
+                  for i in range(0, len(values), 2)]
     return values[0]
 
 
@@ -377,3 +382,156 @@ class RoundDown(Unit):
         e = max(p.exponent for p in live)
         unit = e - self.fraction_bits
         return e, sum(aligned(p, unit, self.product_cut) for p in live), unit
+
+
+ONE = Number("finite", False, 1)
+UNBOUNDED = Output(23, -10**6, 10**6)
+
+
+@dataclass(frozen=True)
+class Processor(Unit):
+    """Binary32 arithmetic of x86 and Arm: exact operations, rounded once."""
+
+    flush_operands: bool = False  # those below 2^-126, c too, are zeros of their sign
+    flush_results: bool = False
+    rounding: str = "nearest"  # or "odd": cut, and the last bit set where something was cut off
+    # rules
+    tiny: str = "after"  # a result is below 2^-126 "after" rounding to 24 bits, "before" it, or as a "subnormal"
+    fused: bool = True  # else products are rounded before they are added
+
+    def read(self, x):
+        return flushed(x, -126) if self.flush_operands else x
+
+    def result(self, n, unit, negative_zero):
+        """n * 2^unit as a binary32 number."""
+        if n == 0:
+            return zero(negative_zero)
+        if self.flush_results:
+            seen = {"before": Number("finite", n < 0, n, unit), "after": self.rounded(n, unit, UNBOUNDED),
+                    "subnormal": self.rounded(n, unit, F32)}[self.tiny]
+            if seen.kind == "finite" and (seen.n == 0 or binade(seen) < -126):
+                return zero(n < 0)
+        return self.rounded(n, unit, F32)
+
+    def rounded(self, n, unit, output):
+        if self.rounding != "odd":
+            return rounded(n, unit, output, self.rounding)
+        cut = rounded(n, unit, output, "zero")
+        if cut.kind == "inf" or to_unit(cut.n, cut.unit - min(unit, cut.unit), "down") == n << unit - min(unit, cut.unit):
+            return cut
+        return cut._replace(n=(abs(cut.n) | 1) * (-1 if n < 0 else 1))
+
+    def product(self, a, b):
+        """As an addition takes it: exact, or rounded."""
+        p = product(self.read(a), self.read(b))
+        return p if self.fused or p.kind != "finite" else self.result(p.n, p.unit, p.negative)
+
+    def added(self, *terms):
+        special = special_sum(terms)
+        if special:
+            return special
+        unit = min(t.unit for t in terms)
+        return self.result(sum(aligned(t, unit) for t in terms), unit, all(t.is_zero and t.negative for t in terms))
+
+    def fma(self, a, b, c):
+        return self.added(self.product(a, b), self.read(c))
+
+
+def padded(side, terms):
+    return [*side, *[zero()] * (terms - len(side))]
+
+
+@dataclass(frozen=True)
+class FmaPairs(Processor):
+    """VDPBF16PS, VDPPHPS: c = fma(a1, b1, c), then c = fma(a0, b0, c)."""
+
+    terms: int = 2
+    # rules
+    odd_first: bool = True
+
+    def step(self, a, b, c):
+        a, b = padded(a, self.terms), padded(b, self.terms)
+        for i in reversed(range(self.terms)) if self.odd_first else range(self.terms):
+            c = self.fma(a[i], b[i], c)
+        return c
+
+
+@dataclass(frozen=True)
+class FmaChains(Processor):
+    """AMX: product i goes to chain i mod `chains` from +0; the chains are added, and then c."""
+
+    chains: int = 2
+    # rules
+    contiguous: bool = False  # chains of neighbours
+    c_first: bool = False  # the first chain starts from c
+
+    def step(self, a, b, c):
+        sums = [zero()] * self.chains
+        if self.c_first:
+            sums[0] = c
+        for i, (x, y) in enumerate(zip(a, b)):
+            chain = i * self.chains // self.terms if self.contiguous else i % self.chains
+            sums[chain] = self.fma(x, y, sums[chain])
+        total = sums[0]
+        for other in sums[1:]:
+            total = self.added(self.read(total), self.read(other))
+        return total if self.c_first else self.added(self.read(c), self.read(total))
+
+
+@dataclass(frozen=True)
+class RoundedSum(Processor):
+    """AMX FP8, Arm's pairs: the exact sum of the products, rounded, then added to c."""
+
+    integers: bool = False  # sums of integers, which have no -0
+    # rules
+    c_joins: bool = False  # c in the exact sum
+    pairwise: bool = False
+
+    def step(self, a, b, c, scale=None):
+        products = [self.product(x, y) for x, y in zip(a, b)]
+        if scale:
+            products = [p._replace(unit=p.unit + scale.unit) for p in products]
+        if self.c_joins:
+            return self.added(self.read(c), *products)
+        if self.pairwise:
+            total = self.added(products[0])
+            for p in products[1:]:
+                total = self.added(total, p)
+        else:
+            total = self.added(*products)
+        if self.integers and total.is_zero and not any(p.n for p in products if p.kind == "finite"):
+            total = zero()
+        return self.added(self.read(c), self.read(total))
+
+
+@dataclass(frozen=True)
+class ScaledRoundedSum(RoundedSum):
+    """ACE: the same of scaled products."""
+
+    # rules
+    late_scales: bool = False  # the rounded sum of unscaled products is scaled, exactly
+
+    def dot(self, a, b, c, scales_a=(), scales_b=(), block=0, scale_format=None):
+        for k in range(0, len(a), self.terms):
+            sa, sb = (decode_scale(scale_format, s[k // block]) for s in (scales_a, scales_b))
+            if NAN in (sa, sb):
+                c = NAN
+                continue
+            c = self.step(a[k:k + self.terms], b[k:k + self.terms], c, product(sa, sb))
+        return c
+
+
+@dataclass(frozen=True)
+class RoundedPairs(Processor):
+    """BFDOT, TOP2BF16PS: both products, their sum, and that with c are rounded."""
+
+    terms: int = 2
+    fused: bool = False
+    # rules
+    in_order: bool = False  # (c + p0) + p1
+
+    def step(self, a, b, c):
+        p, q = (self.product(x, y) for x, y in zip(padded(a, 2), padded(b, 2)))
+        if self.in_order:
+            return self.added(self.added(self.read(c), p), q)
+        return self.added(self.read(c), self.added(p, q))

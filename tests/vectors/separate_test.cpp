@@ -1,5 +1,7 @@
 #include "fp8lab/vectors/separate.hpp"
 
+#include <algorithm>
+#include <cstddef>
 #include <sstream>
 #include <string>
 #include <utility>
@@ -34,7 +36,9 @@ TEST_CASE("separate: every two accumulators that read the same formats", "[verif
       REQUIRE(found.file.cases.size() == 3);
       CHECK(replay(found.file).mismatches == 0);
       CHECK(replay(found.file, std::string(second.name)).mismatches == 3);
-      CHECK(live_terms(found.file.cases[0]) <= live_terms(found.file.cases[1]));
+      // A later case may have none: c alone tells units that flush it from others.
+      CHECK(live_terms(found.file.cases[0]) <=
+            std::max(live_terms(found.file.cases[1]), std::size_t{1}));
     }
 }
 

@@ -100,7 +100,8 @@ AccumulatorModel make_model(std::string_view kind, int terms, int alignment_frac
                             int product_fraction_bits, std::optional<int> min_alignment_exponent,
                             std::string_view half_c_exponent, std::string_view zero_sign,
                             std::string_view halves_order, int second_stage_fraction_bits,
-                            bool takes_ue4m3_per_32) {
+                            bool takes_ue4m3_per_32, int chains, std::string_view subnormals,
+                            std::string_view pair_rounding) {
   AccumulatorModel model;
   model.kind = find_accumulation_kind(kind);
   model.terms = terms;
@@ -116,6 +117,9 @@ AccumulatorModel make_model(std::string_view kind, int terms, int alignment_frac
   model.halves_order = find_halves_order(halves_order);
   model.second_stage_fraction_bits = second_stage_fraction_bits;
   model.takes_ue4m3_per_32 = takes_ue4m3_per_32;
+  model.chains = chains;
+  model.subnormals = find_subnormals(subnormals);
+  model.pair_rounding = find_pair_rounding(pair_rounding);
   validate(model);
   return model;
 }
@@ -176,6 +180,9 @@ nb::dict to_dict(const AccumulatorModel& model) {
   d["halves_order"] = to_string(model.halves_order);
   d["second_stage_fraction_bits"] = model.second_stage_fraction_bits;
   d["takes_ue4m3_per_32"] = model.takes_ue4m3_per_32;
+  d["chains"] = model.chains;
+  d["subnormals"] = to_string(model.subnormals);
+  d["pair_rounding"] = to_string(model.pair_rounding);
   return d;
 }
 
@@ -201,7 +208,8 @@ void bind_registry(nb::module_& m) {
       .def(nb::new_(&make_model), nb::kw_only(), "kind"_a, "terms"_a, "alignment_fraction_bits"_a,
            "output_fraction_bits"_a, "rounding"_a, "output_format"_a, "product_exponent"_a,
            "product_fraction_bits"_a, "min_alignment_exponent"_a.none(), "half_c_exponent"_a,
-           "zero_sign"_a, "halves_order"_a, "second_stage_fraction_bits"_a, "takes_ue4m3_per_32"_a);
+           "zero_sign"_a, "halves_order"_a, "second_stage_fraction_bits"_a, "takes_ue4m3_per_32"_a,
+           "chains"_a, "subnormals"_a, "pair_rounding"_a);
   m.def("calls", [] {
     nb::list list;
     for (const LibraryCall& call : library_calls()) list.append(to_dict(call));

@@ -131,6 +131,12 @@ constexpr std::array kParameters{
     AccumulatorParameter{"takes_ue4m3_per_32", "", "true or false",
                          "also UE4M3 scales per 32 terms, not only per 16", wide_scales_of,
                          set_wide_scales},
+    number<&A::chains>("chains", "", "1 to 8", "chains of FMAs among which products are dealt"),
+    word<&A::subnormals, find_subnormals>("subnormals", "", "kept, flushed_results or flushed",
+                                          "what becomes of binary32 numbers below 2^-126"),
+    word<&A::pair_rounding, find_pair_rounding>(
+        "pair_rounding", "", "nearest_even or to_odd",
+        "rounding of products, of the sum of a pair, and of that with c"),
     AccumulatorParameter{"a_format", "a", "a format that the unit reads",
                          "format of a in vector files", operand_of<&I::a_format>,
                          set_operand<&I::a_format>},
@@ -214,6 +220,10 @@ void settle_output(const InstructionModel& base, const std::vector<std::string_v
     model.output_fraction_bits = kHalfFractionBits;
   const bool widened =
       base.accumulator.output_format == FormatId::f16 && model.output_format == FormatId::f32;
+  if (widened && !has(parameters_that_matter(model), kOutputBits)) {
+    model.output_fraction_bits = format(FormatId::f32).mantissa_bits;
+    return;
+  }
   require(!widened || has(given, kOutputBits), kOutputBits,
           fmt::format("a value, since {} has f16 output", base.name), "none");
 }

@@ -22,6 +22,11 @@ const AccumulatorUnit& even_odd_dot_product_unit();
 const AccumulatorUnit& fused_multiply_add_unit();
 const AccumulatorUnit& scaled_dot_product_unit();
 const AccumulatorUnit& scaled_group_dot_product_unit();
+const AccumulatorUnit& multiply_add_pairs_unit();
+const AccumulatorUnit& multiply_add_chains_unit();
+const AccumulatorUnit& rounded_sum_unit();
+const AccumulatorUnit& scaled_rounded_sum_unit();
+const AccumulatorUnit& rounded_pairs_unit();
 
 }  // namespace accumulate_detail
 namespace {
@@ -50,6 +55,14 @@ constexpr std::array kKinds{
                     "sm100.tcgen05.mxf8f6f4.e4m3", scaled_dot_product_unit},
     AccumulatorKind{scaled_group_dot_product, "scaled_group_dot_product", "scaled_group",
                     "sm100.tcgen05.mxf4nvf4", scaled_group_dot_product_unit},
+    AccumulatorKind{multiply_add_pairs, "multiply_add_pairs", "fma_pairs", "x86.vdpbf16ps",
+                    multiply_add_pairs_unit},
+    AccumulatorKind{multiply_add_chains, "multiply_add_chains", "fma_chains", "x86.tdpbf16ps",
+                    multiply_add_chains_unit},
+    AccumulatorKind{rounded_sum, "rounded_sum", "", "x86.tdphf8ps", rounded_sum_unit},
+    AccumulatorKind{scaled_rounded_sum, "scaled_rounded_sum", "", "x86.top4mxhf8ps",
+                    scaled_rounded_sum_unit},
+    AccumulatorKind{rounded_pairs, "rounded_pairs", "", "arm.bfdot", rounded_pairs_unit},
 };
 
 constexpr bool in_order() {

@@ -16,6 +16,8 @@ constexpr std::array<std::string_view, 2> kProductExponentNames{"stored", "norma
 constexpr std::array<std::string_view, 2> kHalfCExponentNames{"stored", "widened"};
 constexpr std::array<std::string_view, 2> kZeroSignNames{"kept", "positive"};
 constexpr std::array<std::string_view, 2> kHalvesOrderNames{"chained", "separate"};
+constexpr std::array<std::string_view, 3> kSubnormalsNames{"kept", "flushed_results", "flushed"};
+constexpr std::array<std::string_view, 2> kPairRoundingNames{"nearest_even", "to_odd"};
 
 }  // namespace
 
@@ -30,6 +32,7 @@ void validate(const AccumulatorModel& m) {
   check("alignment_fraction_bits", m.alignment_fraction_bits, 1, 64);
   check("output_fraction_bits", m.output_fraction_bits, 1, 23);
   check("product_fraction_bits", m.product_fraction_bits, -1, 23);
+  check("chains", m.chains, 1, 8);
   if (m.min_alignment_exponent != kNoMinAlignmentExponent)
     check("min_alignment_exponent", m.min_alignment_exponent, -300, 100);
   require(m.output_format == FormatId::f32 || m.output_format == FormatId::f16, "output_format",
@@ -74,6 +77,11 @@ std::vector<ModelParameter> parameters_of(const AccumulatorModel& m) {
     all.push_back({"second_stage_fraction_bits", number(m.second_stage_fraction_bits)});
   if (m.kind == AccumulationKind::scaled_group_dot_product)
     all.push_back({"takes_ue4m3_per_32", m.takes_ue4m3_per_32 ? "true" : "false"});
+  for (const std::string_view name : unit_of(m.kind).parameters(m)) {
+    if (name == "chains") all.push_back({name, number(m.chains)});
+    if (name == "subnormals") all.push_back({name, text(to_string(m.subnormals))});
+    if (name == "pair_rounding") all.push_back({name, text(to_string(m.pair_rounding))});
+  }
   return all;
 }
 
@@ -107,9 +115,25 @@ HalvesOrder find_halves_order(std::string_view name) {
   return find_enumerator<HalvesOrder>(kHalvesOrderNames, "halves_order", name);
 }
 
+std::string_view to_string(Subnormals subnormals) {
+  return kSubnormalsNames[static_cast<std::size_t>(subnormals)];
+}
+
+Subnormals find_subnormals(std::string_view name) {
+  return find_enumerator<Subnormals>(kSubnormalsNames, "subnormals", name);
+}
+
+std::string_view to_string(PairRounding rounding) {
+  return kPairRoundingNames[static_cast<std::size_t>(rounding)];
+}
+
+PairRounding find_pair_rounding(std::string_view name) {
+  return find_enumerator<PairRounding>(kPairRoundingNames, "pair_rounding", name);
+}
+
 std::string_view to_string(Standing standing) {
-  constexpr std::array<std::string_view, 4> kNames{"measured", "from literature", "assumed",
-                                                   "definition"};
+  constexpr std::array<std::string_view, 5> kNames{"measured", "specified", "from literature",
+                                                   "assumed", "definition"};
   return kNames[static_cast<std::size_t>(standing)];
 }
 

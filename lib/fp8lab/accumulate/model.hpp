@@ -27,6 +27,11 @@ enum class AccumulationKind : std::uint8_t {
   fused_multiply_add,        ///< binary32, one term after the other, nearest even
   scaled_dot_product,        ///< the fused step of products whose scales enter the alignment
   scaled_group_dot_product,  ///< the same for scaled exact sums of 16 products each
+  multiply_add_pairs,        ///< binary32 FMAs from c on, the odd product of each pair first
+  multiply_add_chains,       ///< chains of binary32 FMAs from zero, then their sum, then c
+  rounded_sum,               ///< the exact sum of `terms` products rounded once, then added to c
+  scaled_rounded_sum,        ///< the same of four scaled products, all codes of which are numbers
+  rounded_pairs,             ///< products, the sum of two, and that with c: each rounded
 };
 std::string_view to_string(AccumulationKind kind);
 /// The kind called `name`. Throws `Error`.
@@ -63,6 +68,26 @@ enum class ZeroSign : std::uint8_t {
 std::string_view to_string(ZeroSign sign);
 /// The value called `name`. Throws `Error`.
 ZeroSign find_zero_sign(std::string_view name);
+
+/// What binary32 arithmetic of processors makes of numbers below 2^-126. A result is below it if it
+/// is after rounding with an unbounded exponent. Zeros keep the sign.
+enum class Subnormals : std::uint8_t {
+  kept,             ///< gradual underflow, as IEEE 754 has it
+  flushed_results,  ///< results become zero; operands and c are read as they are
+  flushed,          ///< operands, c and results become zero
+};
+std::string_view to_string(Subnormals subnormals);
+/// The value called `name`. Throws `Error`.
+Subnormals find_subnormals(std::string_view name);
+
+/// How `rounded_pairs` rounds to binary32. All operands and results below 2^-126 become zero.
+enum class PairRounding : std::uint8_t {
+  nearest_even,  ///< and a result is below 2^-126 if it is after rounding
+  to_odd,        ///< an inexact result gets an odd last bit; it is below 2^-126 before rounding
+};
+std::string_view to_string(PairRounding rounding);
+/// The value called `name`. Throws `Error`.
+PairRounding find_pair_rounding(std::string_view name);
 
 /// How the two steps of `fp16_halves` are combined.
 enum class HalvesOrder : std::uint8_t {
@@ -116,6 +141,19 @@ inline constexpr int kNoMinAlignmentExponent = -1024;
 /// of one UE8M0 scale per operand and step. Without scales they are 1.
 /// `scaled_group_dot_product` (mxf4nvf4): the terms of a fused step are c and exact sums of 16
 /// products of E2M1, each multiplied by its two scales and with the exponent of the scales.
+///
+/// The kinds below are those of processors, whose vendors publish the rule as pseudo-code
+/// (docs/specification/units-of-processors.md). All round to binary32, to nearest even.
+///
+/// `multiply_add_pairs` (VDPBF16PS): c = fma(a1, b1, c), then c = fma(a0, b0, c), pair by pair.
+/// `multiply_add_chains` (AMX): product i of `terms` is added by an FMA to chain i mod `chains`,
+/// which starts from +0. The chains are added, then c.
+/// `rounded_sum` (AMX FP8; BFDOT with FEAT_EBF16): the sum of `terms` products is exact, rounded
+/// once, and added to c.
+/// `scaled_rounded_sum` (ACE): the same of 4 products under one UE8M0 scale an operand. Codes of
+/// NaN and infinity are read as the numbers that would follow the largest one.
+/// `rounded_pairs` (BFDOT; ACE's BF16): a0 b0, a1 b1, their sum, and that with c are rounded as
+/// `pair_rounding` says.
 struct AccumulatorModel {
   AccumulationKind kind = AccumulationKind::fused_dot_product;
   int terms = 32;
@@ -127,12 +165,18 @@ struct AccumulatorModel {
   int product_fraction_bits = -1;
   int min_alignment_exponent = kNoMinAlignmentExponent;
   HalfCExponent half_c_exponent = HalfCExponent::stored;
-  ZeroSign zero_sign = ZeroSign::kept;  ///< for fused steps: also of halves, scaled, in groups
+  /// For fused steps: also of halves, scaled, in groups. For `rounded_sum` and
+  /// `scaled_rounded_sum`: that of a sum of products that are all -0.
+  ZeroSign zero_sign = ZeroSign::kept;
   HalvesOrder halves_order = HalvesOrder::chained;
   /// For `two_stage_dot_product` and `even_odd_dot_product`: 31 or 32. With 32 the sum with c is
   /// rounded down to 31 before the last rounding. Sources disagree, see registry.cpp.
   int second_stage_fraction_bits = 31;
   bool takes_ue4m3_per_32 = false;  ///< for `scaled_group_dot_product`: else UE4M3 per 16 only
+  int chains = 2;                   ///< for `multiply_add_chains`: 1 to 8
+  /// For `multiply_add_pairs`, `multiply_add_chains`, `rounded_sum` and `scaled_rounded_sum`.
+  Subnormals subnormals = Subnormals::kept;
+  PairRounding pair_rounding = PairRounding::nearest_even;  ///< for `rounded_pairs`
 
   friend bool operator==(const AccumulatorModel&, const AccumulatorModel&) = default;
 };
@@ -159,6 +203,7 @@ void require_formats(const AccumulatorModel& model, FormatId a, FormatId b);
 /// How well a model is known.
 enum class Standing : std::uint8_t {
   measured,         ///< replays outputs of the real chip without a mismatch
+  specified,        ///< the vendor publishes the rule as pseudo-code; not replayed here
   from_literature,  ///< published by others, not replayed here
   assumed,          ///< inferred from its neighbours
   definition,       ///< not hardware: a reference or a teaching model, exact by definition
@@ -172,8 +217,9 @@ struct ReplayedRows {
   int rows;  ///< rows of the whole file
 };
 
-/// The vendor of an instruction. AMD's chips read and write FNUZ codes, NVIDIA's OCP codes.
-enum class Vendor : std::uint8_t { nvidia, amd };
+/// The vendor of a GPU's instruction, or the instruction set of a processor's. AMD's GPUs read and
+/// write FNUZ codes, all others OCP codes.
+enum class Vendor : std::uint8_t { nvidia, amd, x86, arm };
 
 /// A named instruction: its input formats, its accumulator, and how well that is known.
 struct InstructionModel {

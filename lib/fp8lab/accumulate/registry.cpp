@@ -107,6 +107,8 @@ constexpr std::array kWgmmaE4m3E5m2Half{on_h200("h200_wgmma_e4m3_e5m2_f16out")};
 constexpr std::array kWgmmaE5m2E4m3Half{on_h200("h200_wgmma_e5m2_e4m3_f16out")};
 constexpr std::array kBlackwellE4m3{ReplayedRows{"b200_mma_e4m3", "B200", 1000}};
 constexpr std::array kBlackwellE5m2{ReplayedRows{"b200_mma_e5m2", "B200", 1000}};
+constexpr std::array kZen4{ReplayedRows{"zen4_vdpbf16ps", "EPYC (Zen 4)", 6000},
+                           ReplayedRows{"zen4_vdpbf16ps_chained", "EPYC (Zen 4)", 3000}};
 
 using enum FormatId;
 
@@ -176,6 +178,37 @@ constexpr std::string_view kCdna3Source =
     "mmasim 2.1.1 (October 2026): 32 bits in the second stage, then 31; MMA-Sim's first release "
     "and "
     "the MATLAB models have 31 alone, which few rows tell";
+constexpr std::string_view kVdpbf16Source =
+    "fp8lab probe-cpu on an AMD EPYC of family 25, model 17 (Zen 4): 2 x 10^8 outputs, all equal; "
+    "Intel's manual, VDPBF16PS; no processor of Intel's was compared";
+constexpr std::string_view kVdpphSource =
+    "Intel's AVX10.2 specification, VDPPHPS, as Bochs has it: VDPBF16PS's rule, with subnormals of "
+    "FP16 read as they are";
+constexpr std::string_view kTdpbf16Source =
+    "Intel's manual, TDPBF16PS: FMA chains of even and odd elements from zero, then c";
+constexpr std::string_view kTdpfp16Source =
+    "Intel's manual, TDPFP16PS: TDPBF16PS's rule, with subnormals of FP16 read as they are";
+constexpr std::string_view kTmmulSource =
+    "Intel's pseudo-code of TMMULTF32PS (amxtf32intrin.h of LLVM): one FMA chain from zero, then "
+    "c; subnormal operands are read as they are (Bochs flushes them)";
+constexpr std::string_view kTdpf8Source =
+    "Intel's Instruction Set Extensions reference 319433-062, TDP[B,H]F8PS, as others transcribe "
+    "it: an exact sum, rounded once, then c, with subnormals of c (Bochs flushes these)";
+constexpr std::string_view kTop2Source =
+    "ACE 1.15, section 14.3.5 (TOP2BF16PS), as Bochs has it: two products, their sum, then c";
+constexpr std::string_view kTop4Source =
+    "ACE 1.15, sections 14.1.6 and 16.5 (TOP4MX[B,H]F8PS), as Bochs has it: an exact scaled sum of "
+    "four, rounded once, then c; codes of NaN and infinity are numbers";
+constexpr std::string_view kBfdotSource =
+    "Arm's A-profile pseudo-code, BFDotAdd without FEAT_EBF16 (or FPCR.EBF = 0): rounded to odd";
+constexpr std::string_view kEbf16Source =
+    "Arm's A-profile pseudo-code, BFDotAdd with FPCR.EBF = 1 and the other bits of FPCR 0: exact "
+    "pairs, rounded once, then c";
+constexpr std::string_view kFdotHalfSource =
+    "Arm's A-profile pseudo-code, FPDotAdd with FPCR = 0: exact pairs, rounded once, then c";
+constexpr std::string_view kFdotSource =
+    "Arm's A-profile pseudo-code, FP8DotAddFP with FPMR.LSCALE and OSM = 0: c and all products "
+    "exact, rounded once";
 constexpr std::string_view kCdnaFloatSource =
     "MMA-Sim, arXiv 2511.10909, and mmasim 2.1.1: one IEEE 754 fused multiply-add per term, in "
     "order";
@@ -301,6 +334,55 @@ constexpr AccumulatorModel kCdna3Four = cdna3(AccumulationKind::two_stage_dot_pr
 constexpr AccumulatorModel kCdna3Fp8 = cdna3(AccumulationKind::even_odd_dot_product, 16);
 constexpr AccumulatorModel kCdnaFloat = cdna(AccumulationKind::fused_multiply_add, 1);
 
+/// Units of processors: binary32 sums of `terms` a step, rounded to nearest even.
+constexpr AccumulatorModel of_processor(AccumulationKind kind, int terms, Subnormals subnormals) {
+  AccumulatorModel model = cdna(kind, terms);
+  model.subnormals = subnormals;
+  return model;
+}
+
+constexpr AccumulatorModel amx_chains(int terms, int chains, Subnormals subnormals) {
+  AccumulatorModel model = of_processor(AccumulationKind::multiply_add_chains, terms, subnormals);
+  model.chains = chains;
+  return model;
+}
+
+/// Sums of products as integers, which have no -0.
+constexpr AccumulatorModel integer_sum(AccumulationKind kind, int terms, Subnormals subnormals) {
+  AccumulatorModel model = of_processor(kind, terms, subnormals);
+  model.zero_sign = ZeroSign::positive;
+  return model;
+}
+
+constexpr AccumulatorModel rounded_pairs_of(PairRounding rounding) {
+  AccumulatorModel model = of_processor(AccumulationKind::rounded_pairs, 2, Subnormals::kept);
+  model.pair_rounding = rounding;
+  return model;
+}
+
+constexpr AccumulatorModel to_half(AccumulatorModel model) {
+  model.output_format = f16;
+  model.output_fraction_bits = 10;
+  return model;
+}
+
+constexpr AccumulatorModel kX86Pairs =
+    of_processor(AccumulationKind::multiply_add_pairs, 2, Subnormals::flushed);
+constexpr AccumulatorModel kAmx16 = amx_chains(32, 2, Subnormals::flushed);
+constexpr AccumulatorModel kAmxTf32 = amx_chains(16, 1, Subnormals::flushed_results);
+constexpr AccumulatorModel kAmx8 =
+    integer_sum(AccumulationKind::rounded_sum, 64, Subnormals::flushed_results);
+constexpr AccumulatorModel kAce8 =
+    integer_sum(AccumulationKind::scaled_rounded_sum, 4, Subnormals::flushed);
+constexpr AccumulatorModel kAce16 = rounded_pairs_of(PairRounding::nearest_even);
+constexpr AccumulatorModel kArmOdd = rounded_pairs_of(PairRounding::to_odd);
+constexpr AccumulatorModel kArmExactPairs =
+    of_processor(AccumulationKind::rounded_sum, 2, Subnormals::kept);
+
+constexpr AccumulatorModel arm_fp8(int terms) {
+  return cdna(AccumulationKind::exact_dot_product, terms);
+}
+
 using enum Standing;
 
 /// An instruction that is known from publications alone.
@@ -315,6 +397,20 @@ constexpr InstructionModel amd(std::string_view name, FormatId a, FormatId b,
   InstructionModel model = literature(name, a, b, accumulator, source);
   model.vendor = Vendor::amd;
   return model;
+}
+
+/// An instruction of a processor, whose rule its vendor publishes.
+constexpr InstructionModel of_vendor(Vendor vendor, std::string_view name, FormatId a, FormatId b,
+                                     const AccumulatorModel& accumulator, std::string_view source) {
+  return {name, a, b, accumulator, specified, source, {}, vendor};
+}
+constexpr InstructionModel x86(std::string_view name, FormatId a, FormatId b,
+                               const AccumulatorModel& accumulator, std::string_view source) {
+  return of_vendor(Vendor::x86, name, a, b, accumulator, source);
+}
+constexpr InstructionModel arm(std::string_view name, FormatId a, FormatId b,
+                               const AccumulatorModel& accumulator, std::string_view source) {
+  return of_vendor(Vendor::arm, name, a, b, accumulator, source);
 }
 
 constexpr auto kTcgenNames = pair_names("sm100.tcgen05.");
@@ -437,7 +533,7 @@ constexpr std::array kScaledRtxBlackwell{
     literature("sm120.mma.mxf4nvf4", e2m1, e2m1, kMxf4nvf4Wide, kMxf4WideSource),
 };
 
-constexpr std::array kOthers{
+constexpr std::array kAmd{
     amd("gfx908.mfma.f16", f16, f16, kCdna1Four, kCdna1Source),
     amd("gfx908.mfma.bf16", bf16, bf16, kCdna1Two, kCdna1Source),
     amd("gfx908.mfma.f32", f32, f32, kCdnaFloat, kCdnaFloatSource),
@@ -453,6 +549,51 @@ constexpr std::array kOthers{
     amd("gfx942.mfma.fp8.bf8", e4m3fnuz, e5m2fnuz, kCdna3Fp8, kCdna3Source),
     amd("gfx942.mfma.bf8.fp8", e5m2fnuz, e4m3fnuz, kCdna3Fp8, kCdna3Source),
     amd("gfx942.mfma.f32", f32, f32, kCdnaFloat, kCdnaFloatSource),
+};
+
+constexpr std::array kX86{
+    InstructionModel{"x86.vdpbf16ps", bf16, bf16, kX86Pairs, measured, kVdpbf16Source, kZen4,
+                     Vendor::x86},
+    x86("x86.vdpphps", f16, f16, kX86Pairs, kVdpphSource),
+    x86("x86.tdpbf16ps", bf16, bf16, kAmx16, kTdpbf16Source),
+    x86("x86.tdpfp16ps", f16, f16, kAmx16, kTdpfp16Source),
+    x86("x86.tmmultf32ps", tf32, tf32, kAmxTf32, kTmmulSource),
+    x86("x86.tdphf8ps", e4m3fn, e4m3fn, kAmx8, kTdpf8Source),
+    x86("x86.tdpbf8ps", e5m2, e5m2, kAmx8, kTdpf8Source),
+    x86("x86.tdphbf8ps", e4m3fn, e5m2, kAmx8, kTdpf8Source),
+    x86("x86.tdpbhf8ps", e5m2, e4m3fn, kAmx8, kTdpf8Source),
+    x86("x86.top2bf16ps", bf16, bf16, kAce16, kTop2Source),
+    x86("x86.top4mxhf8ps", e4m3fn, e4m3fn, kAce8, kTop4Source),
+    x86("x86.top4mxbf8ps", e5m2, e5m2, kAce8, kTop4Source),
+    x86("x86.top4mxhbf8ps", e4m3fn, e5m2, kAce8, kTop4Source),
+    x86("x86.top4mxbhf8ps", e5m2, e4m3fn, kAce8, kTop4Source),
+};
+
+constexpr std::array kArm{
+    arm("arm.bfdot", bf16, bf16, kArmOdd, kBfdotSource),
+    arm("arm.bfdot.ebf16", bf16, bf16, kArmExactPairs, kEbf16Source),
+    arm("arm.bfmmla", bf16, bf16, kArmOdd, kBfdotSource),
+    arm("arm.bfmmla.ebf16", bf16, bf16, kArmExactPairs, kEbf16Source),
+    arm("arm.fdot.f16", f16, f16, kArmExactPairs, kFdotHalfSource),
+    arm("arm.fdot.e4m3", e4m3fn, e4m3fn, arm_fp8(4), kFdotSource),
+    arm("arm.fdot.e5m2", e5m2, e5m2, arm_fp8(4), kFdotSource),
+    arm("arm.fdot.e4m3.e5m2", e4m3fn, e5m2, arm_fp8(4), kFdotSource),
+    arm("arm.fdot.e5m2.e4m3", e5m2, e4m3fn, arm_fp8(4), kFdotSource),
+    arm("arm.fdot.e4m3.f16", e4m3fn, e4m3fn, to_half(arm_fp8(2)), kFdotSource),
+    arm("arm.fdot.e5m2.f16", e5m2, e5m2, to_half(arm_fp8(2)), kFdotSource),
+    arm("arm.fdot.e4m3.e5m2.f16", e4m3fn, e5m2, to_half(arm_fp8(2)), kFdotSource),
+    arm("arm.fdot.e5m2.e4m3.f16", e5m2, e4m3fn, to_half(arm_fp8(2)), kFdotSource),
+    arm("arm.fmmla.e4m3", e4m3fn, e4m3fn, arm_fp8(8), kFdotSource),
+    arm("arm.fmmla.e5m2", e5m2, e5m2, arm_fp8(8), kFdotSource),
+    arm("arm.fmmla.e4m3.e5m2", e4m3fn, e5m2, arm_fp8(8), kFdotSource),
+    arm("arm.fmmla.e5m2.e4m3", e5m2, e4m3fn, arm_fp8(8), kFdotSource),
+    arm("arm.fmmla.e4m3.f16", e4m3fn, e4m3fn, to_half(arm_fp8(4)), kFdotSource),
+    arm("arm.fmmla.e5m2.f16", e5m2, e5m2, to_half(arm_fp8(4)), kFdotSource),
+    arm("arm.fmmla.e4m3.e5m2.f16", e4m3fn, e5m2, to_half(arm_fp8(4)), kFdotSource),
+    arm("arm.fmmla.e5m2.e4m3.f16", e5m2, e4m3fn, to_half(arm_fp8(4)), kFdotSource),
+};
+
+constexpr std::array kDefinitions{
     InstructionModel{"exact", e4m3fn, e4m3fn, of_kind(AccumulationKind::exact), definition,
                      "exact sum, one rounding to binary32"},
     InstructionModel{
@@ -503,13 +644,14 @@ constexpr auto with_zero_signs(std::array<InstructionModel, Size> models) {
   return models;
 }
 
-constexpr auto kModels = with_zero_signs(joined(
-    kUpToBlackwellMma, kTcgen, of_pairs(kTcgenNames, kTcgen8, kMmaSim, kMmaSimPairs),
-    of_pairs(kTcgenHalfNames, kTcgen8Half, kMmaSim, kMmaSimPairs),
-    of_pairs(kTcgenScaledNames, kMxf8f6f4, kMxf8Source, kMxf8Pairs), kScaledTcgen, kRtxBlackwell,
-    of_pairs(kMmaNames, kTcgen8, kMmaSim, kMmaSimPairs),
-    of_pairs(kMmaHalfNames, kTcgen8Half, kMmaSim, kMmaSimPairs),
-    of_pairs(kMmaScaledNames, kMxf8f6f4, kMxf8Source, kMxf8Pairs), kScaledRtxBlackwell, kOthers));
+constexpr auto kModels = with_zero_signs(
+    joined(kUpToBlackwellMma, kTcgen, of_pairs(kTcgenNames, kTcgen8, kMmaSim, kMmaSimPairs),
+           of_pairs(kTcgenHalfNames, kTcgen8Half, kMmaSim, kMmaSimPairs),
+           of_pairs(kTcgenScaledNames, kMxf8f6f4, kMxf8Source, kMxf8Pairs), kScaledTcgen,
+           kRtxBlackwell, of_pairs(kMmaNames, kTcgen8, kMmaSim, kMmaSimPairs),
+           of_pairs(kMmaHalfNames, kTcgen8Half, kMmaSim, kMmaSimPairs),
+           of_pairs(kMmaScaledNames, kMxf8f6f4, kMxf8Source, kMxf8Pairs), kScaledRtxBlackwell, kAmd,
+           kX86, kArm, kDefinitions));
 
 }  // namespace
 

@@ -165,10 +165,11 @@ OutputCast default_output(FormatId id) {
 void require_output_of(std::string_view model, FormatId output) {
   const InstructionModel& instruction = find_instruction_model(model);
   const bool fnuz = format(output).specials == SpecialValues::fnuz;
-  const bool nvidia =
-      instruction.standing != Standing::definition && instruction.vendor == Vendor::nvidia;
-  require(!fnuz || !nvidia, "output dtype",
-          fmt::format("one that NVIDIA's chips have, for {} (FNUZ is AMD's: {} or fp32)", model,
+  const bool others =
+      instruction.standing != Standing::definition && instruction.vendor != Vendor::amd;
+  require(!fnuz || !others, "output dtype",
+          fmt::format("one that {} have, for {} (FNUZ is AMD's: {} or fp32)",
+                      instruction.vendor == Vendor::nvidia ? "NVIDIA's chips" : "processors", model,
                       argument("model", "exact")),
           format(output).name);
 }

@@ -60,8 +60,10 @@ class AccumulatorModel:
     4 < 2 first, whose sum is added to c in the output's format). Of AMD's units:
     "exact_dot_product" (CDNA1), "flushed_pairwise_sum" (CDNA2), "two_stage_dot_product" and
     "even_odd_dot_product" (CDNA3), "fused_multiply_add" (binary32). With block scales:
-    "scaled_dot_product" (mxf8f6f4) and "scaled_group_dot_product" (mxf4nvf4). Fields that a kind
-    does not use are ignored.
+    "scaled_dot_product" (mxf8f6f4) and "scaled_group_dot_product" (mxf4nvf4). Of processors:
+    "multiply_add_pairs" (VDPBF16PS), "multiply_add_chains" (AMX), "rounded_sum" (AMX FP8, Arm's
+    BFDOT with FEAT_EBF16), "scaled_rounded_sum" (ACE) and "rounded_pairs" (BFDOT). Fields that a
+    kind does not use are ignored.
 
     >>> import dataclasses, fp8lab
     >>> hopper = fp8lab.models()["sm90.wgmma.e4m3"].accumulator
@@ -83,6 +85,9 @@ class AccumulatorModel:
     second_stage_fraction_bits: int = 31  #: for the CDNA3 kinds: 31, or 32 and then 31
     takes_ue4m3_per_32: bool = False  #: for "scaled_group_dot_product": UE4M3 per 32, not only per 16
     zero_sign: str = "kept"  #: of a sum that rounds to zero: "kept" or "positive" (NVIDIA)
+    chains: int = 2  #: for "multiply_add_chains": chains of FMAs among which products are dealt
+    subnormals: str = "kept"  #: of processors' binary32: "kept", "flushed_results" or "flushed"
+    pair_rounding: str = "nearest_even"  #: for "rounded_pairs": "nearest_even" or "to_odd"
 
     @in_own_mode
     def definition(self, a_format: str = "e4m3fn", b_format: str | None = None) -> str:
@@ -109,7 +114,7 @@ class InstructionModel:
     a_format: str
     b_format: str
     accumulator: AccumulatorModel
-    standing: str  #: "measured", "from literature", "assumed" or "definition"
+    standing: str  #: "measured", "specified", "from literature", "assumed" or "definition"
     source: str
     evidence: tuple[tuple[str, str, int], ...] = ()  #: recordings that replay: name, GPU, rows
 

@@ -209,9 +209,9 @@ MethodPtr plan_exact_steps(const MethodRequest& r) {
 
 MethodPtr plan_checked_steps(const MethodRequest& r) {
   constexpr int kMostTerms = 32;
-  return r.kind == AccumulationKind::exact_dot_product && r.model().terms <= kMostTerms
-             ? std::make_unique<CheckedSteps>(r)
-             : nullptr;
+  const bool fits = r.kind == AccumulationKind::exact_dot_product && !r.half_output() &&
+                    r.model().terms <= kMostTerms;
+  return fits ? std::make_unique<CheckedSteps>(r) : nullptr;
 }
 
 namespace {
