@@ -150,12 +150,14 @@ const std::map<std::string_view, OfProcessor>& processors() {
     std::map<std::string_view, OfProcessor> rows{
         {"x86.vdpbf16ps",
          {multiply_add_pairs, 2, 2, flushed, kEven, false, bf16, bf16, ZeroSign::kept, kMeasured}},
-        {"x86.vdpphps", {multiply_add_pairs, 2, 2, flushed, kEven, false, f16, f16}},
+        {"x86.vdpphps",
+         {multiply_add_pairs, 2, 2, flushed, kEven, false, f16, f16, ZeroSign::kept, kLiterature}},
         {"x86.tdpbf16ps", {multiply_add_chains, 32, 2, flushed, kEven, false, bf16, bf16}},
         {"x86.tdpfp16ps", {multiply_add_chains, 32, 2, flushed, kEven, false, f16, f16}},
         {"x86.tmmultf32ps",
          {multiply_add_chains, 16, 1, flushed_results, kEven, false, tf32, tf32}},
-        {"x86.top2bf16ps", {rounded_pairs, 2, 2, kept, kEven, false, bf16, bf16}},
+        {"x86.top2bf16ps",
+         {rounded_pairs, 2, 2, kept, kEven, false, bf16, bf16, ZeroSign::kept, kLiterature}},
         {"arm.bfdot", {rounded_pairs, 2, 2, kept, kOdd, false, bf16, bf16}},
         {"arm.bfmmla", {rounded_pairs, 2, 2, kept, kOdd, false, bf16, bf16}},
         {"arm.bfdot.ebf16", {rounded_sum, 2, 2, kept, kEven, false, bf16, bf16}},
@@ -166,8 +168,8 @@ const std::map<std::string_view, OfProcessor>& processors() {
     constexpr auto kAce = scaled_rounded_sum;
     const auto fp8 = [&](FormatId a, FormatId b, std::string_view amx, std::string_view ace,
                          std::array<std::string_view, 4> arm) {
-      rows[amx] = {kAmx, 64, 2, flushed_results, kEven, false, a, b, kPlus};
-      rows[ace] = {kAce, 4, 2, flushed, kEven, false, a, b, kPlus};
+      rows[amx] = {kAmx, 64, 2, flushed_results, kEven, false, a, b, kPlus, kLiterature};
+      rows[ace] = {kAce, 4, 2, flushed, kEven, false, a, b, kPlus, kLiterature};
       const int terms[] = {4, 2, 8, 4};
       for (std::size_t i = 0; i < 4; ++i)
         rows[arm[i]] = {exact_dot_product, terms[i], 2, kept, kEven, i % 2 == 1, a, b};

@@ -72,28 +72,29 @@ void check_units(const std::vector<ExpectedUnit>& units) {
 TEST_CASE("reveal: halves, exact steps and second stages of uneven terms, with what is left open",
           "[reveal]") {
   using enum FormatId;
-  check_units({{"sm90.mma.e4m3:terms=4", 12, e4m3fn, e4m3fn,
-                "fp16_halves:terms=4,F=25,round=toward_zero,e_min=none,output=f32,product_exponent="
-                "stored,M=23,zero_sign=kept,halves_order=chained,a=e4m3fn,b=e4m3fn; "
-                "min_alignment_exponent: none or any up to 7; zero_sign: kept, positive"},
-               {"sm90.mma.e4m3.f16.separate:terms=12", 24, e4m3fn, e4m3fn,
-                "fp16_halves:terms=12,F=25,round=nearest_even,e_min=none,output=f16,product_"
-                "exponent=stored,half_c_exponent=stored,zero_sign=kept,halves_order=separate,a="
-                "e4m3fn,b=e4m3fn; min_alignment_exponent: none or any up to 7; half_c_exponent: "
-                "stored, widened; zero_sign: kept, positive"},
-               {"gfx908.mfma.f16:terms=3", 9, f16, f16, "exact_dot_product:terms=3,a=f16,b=f16"},
-               {"gfx942.mfma.fp8:terms=2", 8, e4m3fnuz, e5m2fnuz,
-                "even_odd_dot_product:terms=2,F=24,S=25,a=e4m3fnuz,b=e5m2fnuz; "
-                "second_stage_fraction_bits: 25 .. 40"},
-               {"gfx942.mfma.f16:terms=6,S=40", 12, f16, f16,
-                "two_stage_dot_product:terms=6,F=24,S=32,a=f16,b=f16; second_stage_fraction_bits: "
-                "32 .. 40"},
-               {"gfx942.mfma.f16:terms=3,S=1", 9, bf16, f16,
-                "two_stage_dot_product:terms=3,F=24,S=1,a=bf16,b=f16"},
-               {"exact", 257, e4m3fn, e4m3fn, "exact = exact:a=e4m3fn,b=e4m3fn"},
-               {"gfx942.mfma.f32", 8, f32, f32, "gfx908.mfma.f32 = fused_multiply_add:a=f32,b=f32"},
-               {"gfx90a.mfma.f16:terms=2", 8, f16, f16, "flushed_pairwise_sum:terms=2,a=f16,b=f16"},
-               {"gfx90a.mfma.f16", 8, f16, bf16, "flushed_pairwise_sum:terms=4,a=f16,b=bf16"}});
+  check_units(
+      {{"sm90.mma.e4m3:terms=4", 12, e4m3fn, e4m3fn,
+        "fp16_halves:terms=4,F=25,round=toward_zero,e_min=none,output=f32,product_exponent="
+        "stored,M=23,zero_sign=kept,halves_order=chained,a=e4m3fn,b=e4m3fn; "
+        "min_alignment_exponent: none or any up to 7; zero_sign: kept, positive"},
+       {"sm90.mma.e4m3.f16.separate:terms=12", 24, e4m3fn, e4m3fn,
+        "fp16_halves:terms=12,F=25,round=nearest_even,e_min=none,output=f16,product_"
+        "exponent=stored,half_c_exponent=stored,zero_sign=kept,halves_order=separate,a="
+        "e4m3fn,b=e4m3fn; min_alignment_exponent: none or any up to 7; half_c_exponent: "
+        "stored, widened; zero_sign: kept, positive"},
+       {"gfx908.mfma.f16:terms=3", 9, f16, f16, "exact_dot_product:terms=3,output=f32,a=f16,b=f16"},
+       {"gfx942.mfma.fp8:terms=2", 8, e4m3fnuz, e5m2fnuz,
+        "even_odd_dot_product:terms=2,F=24,S=25,a=e4m3fnuz,b=e5m2fnuz; "
+        "second_stage_fraction_bits: 25 .. 40"},
+       {"gfx942.mfma.f16:terms=6,S=40", 12, f16, f16,
+        "two_stage_dot_product:terms=6,F=24,S=32,a=f16,b=f16; second_stage_fraction_bits: "
+        "32 .. 40"},
+       {"gfx942.mfma.f16:terms=3,S=1", 9, bf16, f16,
+        "two_stage_dot_product:terms=3,F=24,S=1,a=bf16,b=f16"},
+       {"exact", 257, e4m3fn, e4m3fn, "exact = exact:a=e4m3fn,b=e4m3fn"},
+       {"gfx942.mfma.f32", 8, f32, f32, "gfx908.mfma.f32 = fused_multiply_add:a=f32,b=f32"},
+       {"gfx90a.mfma.f16:terms=2", 8, f16, f16, "flushed_pairwise_sum:terms=2,a=f16,b=f16"},
+       {"gfx90a.mfma.f16", 8, f16, bf16, "flushed_pairwise_sum:terms=4,a=f16,b=bf16"}});
 }
 
 TEST_CASE("reveal: fused, sequential and one-term units, with what is left open", "[reveal]") {

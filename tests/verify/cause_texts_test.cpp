@@ -172,7 +172,7 @@ TEST_CASE("causes: all that are tried of a product with scales along K and C", "
   CHECK(
       without_accumulators(all_tried(random.product)) ==
       first_of_each_name(
-          std::string("207 tried\n"
+          std::string("212 tried\n"
                       "double_rounding_f16: double rounding: rounded to f16 first, then to f32\n"
                       "double_rounding_bf16: double rounding: rounded to bf16 first, then to f32\n"
                       "truncated_f16_first: truncated to f16 first, then rounded to f32\n"

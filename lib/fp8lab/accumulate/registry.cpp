@@ -399,18 +399,20 @@ constexpr InstructionModel amd(std::string_view name, FormatId a, FormatId b,
   return model;
 }
 
-/// An instruction of a processor, whose rule its vendor publishes.
-constexpr InstructionModel of_vendor(Vendor vendor, std::string_view name, FormatId a, FormatId b,
-                                     const AccumulatorModel& accumulator, std::string_view source) {
-  return {name, a, b, accumulator, specified, source, {}, vendor};
-}
+/// Instructions of processors, whose vendors publish the rule: `transcribed` where it was read in
+/// the words of others alone.
 constexpr InstructionModel x86(std::string_view name, FormatId a, FormatId b,
                                const AccumulatorModel& accumulator, std::string_view source) {
-  return of_vendor(Vendor::x86, name, a, b, accumulator, source);
+  return {name, a, b, accumulator, specified, source, {}, Vendor::x86};
+}
+constexpr InstructionModel transcribed(std::string_view name, FormatId a, FormatId b,
+                                       const AccumulatorModel& accumulator,
+                                       std::string_view source) {
+  return {name, a, b, accumulator, from_literature, source, {}, Vendor::x86};
 }
 constexpr InstructionModel arm(std::string_view name, FormatId a, FormatId b,
                                const AccumulatorModel& accumulator, std::string_view source) {
-  return of_vendor(Vendor::arm, name, a, b, accumulator, source);
+  return {name, a, b, accumulator, specified, source, {}, Vendor::arm};
 }
 
 constexpr auto kTcgenNames = pair_names("sm100.tcgen05.");
@@ -554,19 +556,19 @@ constexpr std::array kAmd{
 constexpr std::array kX86{
     InstructionModel{"x86.vdpbf16ps", bf16, bf16, kX86Pairs, measured, kVdpbf16Source, kZen4,
                      Vendor::x86},
-    x86("x86.vdpphps", f16, f16, kX86Pairs, kVdpphSource),
+    transcribed("x86.vdpphps", f16, f16, kX86Pairs, kVdpphSource),
     x86("x86.tdpbf16ps", bf16, bf16, kAmx16, kTdpbf16Source),
     x86("x86.tdpfp16ps", f16, f16, kAmx16, kTdpfp16Source),
     x86("x86.tmmultf32ps", tf32, tf32, kAmxTf32, kTmmulSource),
-    x86("x86.tdphf8ps", e4m3fn, e4m3fn, kAmx8, kTdpf8Source),
-    x86("x86.tdpbf8ps", e5m2, e5m2, kAmx8, kTdpf8Source),
-    x86("x86.tdphbf8ps", e4m3fn, e5m2, kAmx8, kTdpf8Source),
-    x86("x86.tdpbhf8ps", e5m2, e4m3fn, kAmx8, kTdpf8Source),
-    x86("x86.top2bf16ps", bf16, bf16, kAce16, kTop2Source),
-    x86("x86.top4mxhf8ps", e4m3fn, e4m3fn, kAce8, kTop4Source),
-    x86("x86.top4mxbf8ps", e5m2, e5m2, kAce8, kTop4Source),
-    x86("x86.top4mxhbf8ps", e4m3fn, e5m2, kAce8, kTop4Source),
-    x86("x86.top4mxbhf8ps", e5m2, e4m3fn, kAce8, kTop4Source),
+    transcribed("x86.tdphf8ps", e4m3fn, e4m3fn, kAmx8, kTdpf8Source),
+    transcribed("x86.tdpbf8ps", e5m2, e5m2, kAmx8, kTdpf8Source),
+    transcribed("x86.tdphbf8ps", e4m3fn, e5m2, kAmx8, kTdpf8Source),
+    transcribed("x86.tdpbhf8ps", e5m2, e4m3fn, kAmx8, kTdpf8Source),
+    transcribed("x86.top2bf16ps", bf16, bf16, kAce16, kTop2Source),
+    transcribed("x86.top4mxhf8ps", e4m3fn, e4m3fn, kAce8, kTop4Source),
+    transcribed("x86.top4mxbf8ps", e5m2, e5m2, kAce8, kTop4Source),
+    transcribed("x86.top4mxhbf8ps", e4m3fn, e5m2, kAce8, kTop4Source),
+    transcribed("x86.top4mxbhf8ps", e5m2, e4m3fn, kAce8, kTop4Source),
 };
 
 constexpr std::array kArm{
