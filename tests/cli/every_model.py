@@ -89,7 +89,7 @@ def walk(folder, model, table):
     refused_or(0, "expect", "--shape", f"{M}x{N}x{K}", "--trials", 10, "--model", name)
     refused_or(1, "reveal", "--model", name, "--dtype", a_format, "--dtype-b", b_format, "-m", 8, "-n", 8, "-k", 64)
     refused_or(0, "bench", "gemm", "--model", name, "--shape", "16x16x64")
-    refused_or(1, "train", "--model", name, "--steps", 1)
+    refused_or(1, "train", "--model", name, "--steps", 1, "--sequences", 1, "--length", 32, "--width", 32, "--layers", 1)
 
 
 def refused_or(most, *arguments):

@@ -30,7 +30,7 @@ def operand(rng: np.random.Generator, name: str, rows: int) -> np.ndarray:
 
 def block_scales(rng: np.random.Generator, model: fp8lab.InstructionModel, rows: int) -> fp8lab.Scales | None:
     """Scales that the instruction itself applies, if it does."""
-    if "mxf" not in model.name:
+    if "mx" not in model.name:
         return None
     nvfp4 = "nvf4" in model.name
     block = 16 if nvfp4 else 32

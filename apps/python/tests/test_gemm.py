@@ -224,7 +224,7 @@ def test_sizes_of_zero():
         ({"model": fp8lab.AccumulatorModel(terms=0)}, "terms"),
         (
             {"model": fp8lab.AccumulatorModel(kind="fused")},
-            "kind: expected one of fused_dot_product, .*, got 'fused'",
+            r"kind: expected one of \d+ names \(did you mean fused_dot_product .*\), got 'fused'",
         ),
     ],
 )
