@@ -213,12 +213,15 @@ std::string fish_completion(const Command& app) {
   return text;
 }
 
-/// `text` for a line of roff.
+/// `text` for a line of roff, which may be broken behind the commas of a list without blanks.
 std::string roff(std::string_view text) {
   std::string out;
-  for (const char c : text) {
+  for (std::size_t i = 0; i < text.size(); ++i) {
+    const char c = text[i];
     if (c == '\\')
       out += "\\e";
+    else if (c == ',' && i + 1 < text.size() && text[i + 1] != ' ')
+      out += ",\\:";
     else if (c == '-')
       out += "\\-";
     else if (c == '\n')
@@ -247,7 +250,7 @@ std::string manual_of(const Command& command, const std::string& name) {
 
 std::string manual(const Command& app) {
   std::string text = fmt::format(
-      ".TH FP8LAB 1 \"\" \"fp8lab {}\"\n.SH NAME\nfp8lab \\- {}\n.SH SYNOPSIS\n.B fp8lab\n"
+      ".TH FP8LAB 1 \"\" \"fp8lab {}\"\n.ad l\n.SH NAME\nfp8lab \\- {}\n.SH SYNOPSIS\n.B fp8lab\n"
       ".I COMMAND\n[OPTIONS]\n.SH COMMANDS\n",
       FP8LAB_VERSION, roff(app.description()));
   for (const std::string_view group : command_groups())

@@ -53,7 +53,8 @@ def too_narrow(row):
 def families():
     """One of each kind; of the other models all, or under FP8LAB_SWEEP_SHARE a drawn few."""
     models = registered()
-    others = [name for name in models if name not in FAMILIES]
+    # Of processors' kinds `reveal` knows exact steps alone; of the others it says that it found no unit.
+    others = [name for name in models if name not in FAMILIES and not name.startswith(("x86.", "arm."))]
     if os.environ.get("FP8LAB_SWEEP_SHARE", "1") != "1":
         seed = int(os.environ.get("FP8LAB_SEED") or random.randrange(2**32))
         others = sorted(random.Random(seed).sample(others, len(others) // OTHERS))
@@ -65,6 +66,11 @@ def families():
         values = {p["name"]: p["value"] for p in found["parameters"]}
         terms = models[name].get("terms")
         assert "terms" not in values or terms in (None, int(values["terms"])), (name, values)
+    for name in ("arm.fdot.e4m3", "arm.fmmla.e5m2"):
+        assert name in reveal(0, "--model", name, "-m", 16, "-n", 16, "-k", 96)["instructions"]
+    for name in ("x86.vdpbf16ps", "x86.tdpbf16ps", "x86.top4mxhf8ps", "arm.bfdot.ebf16"):
+        found = reveal(1, "--model", name, "-m", 16, "-n", 16, "-k", 96)
+        assert not found["explained"] and "the order is known, but no" in found["failure"], (name, found)
     narrow = ["sm100.tcgen05.mxf4nvf4"] + [name for name in others if too_narrow(models[name])]
     for name in narrow:
         found = reveal(1, "--model", name, "-m", 8, "-n", 8, "-k", 64)

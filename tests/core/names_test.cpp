@@ -54,5 +54,5 @@ TEST_CASE("names: an unknown one is refused with those that there are", "[core]"
       find_scale_source("past"),
       "source: expected one of current, delayed, ms_amp, calibration, momentum, got 'past'");
   CHECK_THROWS_WITH(find_accumulation_kind(""),
-                    contains("kind: expected one of fused_dot_product"));
+                    contains("kind: expected one of 17 names such as fused_dot_product"));
 }

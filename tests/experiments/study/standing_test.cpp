@@ -201,7 +201,7 @@ TEST_CASE("failure-ladder and fp8-lm: the same bits for any thread count", "[exp
     INFO(name);
     const Results one = run_quick(name, 1, changes);
     CHECK(all_csv(one) == all_csv(run_quick(name, 3, changes)));
-    CHECK(one.findings.size() == 3);
+    CHECK(one.findings.size() == 4);
   }
   CHECK_THROWS_WITH(run_quick("fp8-lm", 1, {"systems=fp8"}), contains("'fp8'"));
   CHECK_THROWS_WITH(run_quick("failure-ladder", 1, {"modes=some"}), contains("'some'"));
