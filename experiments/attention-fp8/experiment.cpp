@@ -293,7 +293,7 @@ std::optional<Headline> attention_headline(const std::vector<std::vector<Attenti
   const double widest = *std::ranges::max_element(s.deviations);
   std::array<std::string, 2> errors;
   for (std::size_t i = 0; i < draws.front().size(); ++i)
-    for (const std::size_t which : {0, 1}) {
+    for (const std::size_t which : {0U, 1U}) {
       const AttentionPoint& p = draws.front()[i];
       if (p.deviation == widest && is_published(p, which == 0 ? 8.0 : 4.0))
         errors[which] = fmt::format("{:.1f} %", 100.0 * spread_of(errors_at(draws, i)).mean);

@@ -463,7 +463,7 @@ void add_reports(std::vector<Job>& jobs) {
                   }});
   jobs.push_back({"axes that matter", [](Bits& bits) {
                     for (const double tail : {0.005, 0.3})
-                      for (const std::size_t freedom : {1, 5, 24})
+                      for (const std::size_t freedom : {1U, 5U, 24U})
                         bits.add(student_t(tail, freedom));
                     GridDraws draws;
                     for (std::size_t i = 0; i < 24; ++i)

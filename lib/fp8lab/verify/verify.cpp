@@ -536,7 +536,7 @@ VerifyReport verify_quantizer(const Recipe& recipe, const std::string& label, co
     const std::string others = other_recipes(right, matrix, stored, level, codes);
     if (!others.empty()) report.scales->lines.push_back("codes and scales are those of " + others);
   }
-  decide(report, options, false, [&](const std::vector<Check>& checks) {
+  decide(report, options, false, [&, columns = columns](const std::vector<Check>& checks) {
     std::vector<float> scaled;
     for (const std::int64_t i : spread(std::ssize(values), kPowerSample)) {
       const std::size_t tile = right.tile_of(i / columns, i % columns);
