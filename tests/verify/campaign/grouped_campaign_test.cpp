@@ -139,21 +139,21 @@ class Grouped {
          {std::pair<std::int64_t, std::string>{1, "previous"}, {3, "next"}, {0, "first"}}) {
       const std::string of = "_of_" + relation + "_group";
       launch(name + "weights of the " + relation + " group", {"weight" + of}, t,
-             [other](GroupTensors& g) {
+             [other = other](GroupTensors& g) {
                copy_weights(g, other, true, true);
                if (!g.tensor_b.empty()) g.tensor_b[kBroken] = g.tensor_b[at(other)];
              });
       launch(name + "codes of the " + relation + " group's weights", {"weight_codes" + of}, t,
-             [other](GroupTensors& g) { copy_weights(g, other, true, false); });
+             [other = other](GroupTensors& g) { copy_weights(g, other, true, false); });
       launch(name + "scales of the " + relation + " group's weights", {"scale_b" + of}, t,
-             [other](GroupTensors& g) { copy_weights(g, other, false, true); });
+             [other = other](GroupTensors& g) { copy_weights(g, other, false, true); });
       launch(name + "rows of the " + relation + " group", {"input" + of}, t,
-             [other](GroupTensors& g) {
+             [other = other](GroupTensors& g) {
                copy_rows(g, other, true, true);
                if (!g.tensor_a.empty()) g.tensor_a[kBroken] = g.tensor_a[at(other)];
              });
       launch(name + "scales of the " + relation + " group's rows", {"scale_a" + of}, t,
-             [other](GroupTensors& g) { copy_rows(g, other, false, true); });
+             [other = other](GroupTensors& g) { copy_rows(g, other, false, true); });
     }
   }
 
