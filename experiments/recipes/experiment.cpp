@@ -331,9 +331,7 @@ std::string reads_finding(const Setup& s, const std::vector<double>& reads) {
 
 /// `a leaves`, `a, b and c leave`.
 std::string leave_text(const std::vector<std::string>& names) {
-  if (names.size() == 1) return names.front() + " leaves";
-  const std::span<const std::string> all(names);
-  return fmt::format("{} and {} leave", fmt::join(all.first(all.size() - 1), ", "), names.back());
+  return in_words(names) + (names.size() == 1 ? " leaves" : " leave");
 }
 
 /// Which recipes leave the small elements the smallest and the largest error, and what they cost.

@@ -1,6 +1,7 @@
 #include "fp8lab/processor/probe_cases.hpp"
 
 #include <algorithm>
+#include <array>
 
 namespace fp8lab {
 namespace {

@@ -21,11 +21,10 @@ class Binary32 {
   [[nodiscard]] float add(float x, float y) const;
   /// An exact number, not zero, as a result.
   [[nodiscard]] float rounded(const Exact& x) const;
-
- private:
   /// An operand or c as it is read.
   [[nodiscard]] Unpacked read(const Unpacked& x) const;
 
+ private:
   Subnormals subnormals_;
 };
 

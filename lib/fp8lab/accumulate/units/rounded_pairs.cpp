@@ -39,8 +39,8 @@ class PairArithmetic {
   explicit PairArithmetic(PairRounding rounding) : rounding_(rounding) {}
 
   [[nodiscard]] float multiply(const Unpacked& a, const Unpacked& b) const {
-    const Unpacked x = read(a);
-    const Unpacked y = read(b);
+    const Unpacked x = binary32_.read(a);
+    const Unpacked y = binary32_.read(b);
     Specials specials;
     specials.note_product(x, y);
     if (specials.any()) return specials.result();
@@ -50,8 +50,8 @@ class PairArithmetic {
   }
 
   [[nodiscard]] float add(float a, float b) const {
-    const Unpacked x = read(unpack_float(a));
-    const Unpacked y = read(unpack_float(b));
+    const Unpacked x = binary32_.read(unpack_float(a));
+    const Unpacked y = binary32_.read(unpack_float(b));
     Specials specials;
     specials.note_value(x);
     specials.note_value(y);
@@ -65,19 +65,12 @@ class PairArithmetic {
   }
 
  private:
-  static Unpacked read(Unpacked x) {
-    if (!x.is_finite() || x.significand == 0) return x;
-    if (binade_of(exact_of(as_term(x))) >= -126) return x;
-    x.significand = 0;
-    x.value_class = ValueClass::zero;
-    return x;
-  }
   [[nodiscard]] float result(const Exact& x) const {
-    return rounding_ == PairRounding::to_odd ? rounded_to_odd(x)
-                                             : Binary32(Subnormals::flushed).rounded(x);
+    return rounding_ == PairRounding::to_odd ? rounded_to_odd(x) : binary32_.rounded(x);
   }
 
   PairRounding rounding_;
+  Binary32 binary32_{Subnormals::flushed};
 };
 
 class RoundedPairs final : public AccumulatorUnit {
