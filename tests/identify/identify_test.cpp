@@ -49,6 +49,7 @@ struct Kernel {
     constexpr std::array<std::int64_t, 6> kIntervals{0, 32, 64, 128, 256, 512};
     p.promotion_interval = kIntervals[draws.below(1, kIntervals.size())];
     if (scaling == Scaling::tiles) p.promotion_interval = draws.below(1, 2) == 0 ? 128 : 64;
+    if (p.promotion_interval % p.model.terms != 0) p.promotion_interval = p.model.terms;
     constexpr std::array<int, 6> kParts{1, 1, 1, 1, 2, 4};
     split_k = kParts[draws.below(2, kParts.size())];
     const std::int64_t step = std::max<std::int64_t>(p.promotion_interval, p.model.terms);
