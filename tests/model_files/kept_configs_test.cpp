@@ -6,10 +6,10 @@
 #include "fp8lab/core/error.hpp"
 #include "fp8lab/io/checksum.hpp"
 #include "fp8lab/io/files.hpp"
-#include "training/model_files/layout.hpp"
+#include "training/model_files/layouts/family.hpp"
 #include "training/model_files/quantization_config.hpp"
+#include "training/model_files/quantize_model.hpp"
 #include "training/model_files/stored_quantization.hpp"
-#include "training/model_files/torchao_metadata.hpp"
 
 using namespace fp8lab;
 
@@ -66,7 +66,7 @@ std::string text_of(const Case& c) {
                      {"b.weight", ElementType::f32, {128, 64}},
                      {"c.weight", ElementType::f16, {32, 96}}};
   model.kept = {{{"norm.weight", ElementType::bf16, {512}}, "not a matrix"}};
-  for (const auto& [name, value] : torchao_metadata(scheme, model))
+  for (const auto& [name, value] : layout.family->metadata(model))
     text += fmt::format("\n{}: {}", name, value);
   return text + "\n";
 }
@@ -92,8 +92,8 @@ std::string scheme_text(const Layout& layout, const Preset& preset, bool calibra
          {std::vector<std::string>{}, std::vector<std::string>{"lm_head", "a"}}) {
       const std::string config = with_quantization("{}", "c", layout, s, kept);
       text += fmt::format(" {}", crc32_text(config));
-      if (layout.family == LayoutFamily::modelopt)
-        text += fmt::format(" {}", crc32_text(modelopt_config(s, kept)));
+      if (!layout.family->own_file().empty())
+        text += fmt::format(" {}", crc32_text(own_config(layout, s, kept)));
       const auto stored = read_quantization(config, "c");
       if (!kept.empty() && stored)
         text +=

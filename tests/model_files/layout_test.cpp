@@ -227,8 +227,8 @@ TEST_CASE("ModelOpt's own file names the algorithm, and the size of groups but f
 )",
         c.algorithm, group);
     INFO(c.preset);
-    CHECK(modelopt_config(scheme_of("modelopt", c.preset, c.calibrated), {"lm_head", "a"}) ==
-          expected);
+    CHECK(own_config(find_layout("modelopt"), scheme_of("modelopt", c.preset, c.calibrated),
+                     {"lm_head", "a"}) == expected);
   }
 }
 

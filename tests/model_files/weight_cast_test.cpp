@@ -336,7 +336,7 @@ TEST_CASE("a weight's tensors have the names and shapes of their layout", "[mode
       INFO(got[i].name << " " << to_string(got[i].type) << " " << shape_text(got[i].shape));
       CHECK(got[i] == c.expected[i]);
     }
-    CHECK(stores_multiplier(layout) == (std::string_view(c.layout) == "compressed-tensors"));
+    CHECK(layout.stores_multiplier == (std::string_view(c.layout) == "compressed-tensors"));
   }
 }
 

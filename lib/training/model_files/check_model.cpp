@@ -40,10 +40,12 @@ StoredQuantization quantization_to_check(const ModelDirectory& source,
 /// ModelOpt writes the same things in two files.
 void compare_configs(const ModelDirectory& source, const StoredQuantization& stored,
                      std::vector<Finding>& findings) {
-  const std::filesystem::path other = source.folder() / "hf_quant_config.json";
+  if (stored.family == nullptr || stored.family->own_file().empty()) return;
+  const std::string name(stored.family->own_file());
+  const std::filesystem::path other = source.folder() / name;
   std::error_code error;
-  if (stored.family != LayoutFamily::modelopt || !std::filesystem::exists(other, error)) return;
-  const StoredQuantization second = read_modelopt_config(read_file(other), other.string());
+  if (!std::filesystem::exists(other, error)) return;
+  const StoredQuantization second = read_own_file(*stored.family, read_file(other), other.string());
   const auto tell = [&](std::string_view what, const std::string& first,
                         const std::string& other_one) {
     if (first != other_one)

@@ -118,7 +118,7 @@ void check_ignored(const ModelDirectory& source, const StoredModel& model,
     findings.push_back({"missing scale", tensor.name,
                         "expected floats, since its module is listed among those that stay, got "
                         "codes without scales"});
-  const bool all_linear = model.stored.has_forms && model.stored.family != LayoutFamily::gpt_oss &&
+  const bool all_linear = model.stored.has_forms && !model.stored.has_experts_alone &&
                           (model.stored.groups.empty() ||
                            std::any_of(model.stored.groups.begin(), model.stored.groups.end(),
                                        [](const FormGroup& group) { return group.is_default; }));

@@ -19,23 +19,23 @@ namespace fs = std::filesystem;
 
 constexpr const char* kConfig = "config.json";
 
-const Layout& layout_of(const std::string& asked, const StoredQuantization& stored) {
-  for (const Layout& layout : layouts())
-    if (layout.family == stored.family && (asked.empty() || asked == layout.name)) return layout;
-  const Layout& other = find_layout(asked);
-  for (const Layout& layout : layouts())
-    if (layout.family == stored.family)
-      throw Error("layout", fmt::format("{}, which config.json says", layout.name), other.name);
-  return other;
+/// Refuses a layout that is not one of the family of the folder.
+void require_layout(const std::string& asked, const StoredQuantization& stored) {
+  if (asked.empty()) return;
+  const Layout& layout = find_layout(asked);
+  const std::span<const Layout> own = stored.family->layouts();
+  const std::string_view expected = own.empty() ? stored.method : own.front().name;
+  require(layout.family == stored.family, "layout",
+          fmt::format("{}, which config.json says", expected), layout.name);
 }
 
-/// Names that torchao's reader takes for its own are not the model's metadata.
+/// What describes quantized tensors is not the model's metadata.
 std::map<std::string, std::string> metadata_of(const WeightShard& shard,
                                                const StoredQuantization& stored) {
   std::map<std::string, std::string> metadata = shard.metadata;
-  if (stored.family != LayoutFamily::torchao) return metadata;
-  metadata.erase("tensor_names");
-  std::erase_if(metadata, [](const auto& item) { return item.second.starts_with("{\"_type\""); });
+  std::erase_if(metadata, [&](const auto& item) {
+    return stored.family->is_own_metadata(item.first, item.second);
+  });
   return metadata;
 }
 
@@ -104,7 +104,7 @@ DequantizedModel dequantize_model(const ModelDirectory& source,
   const std::string where = (source.folder() / kConfig).string();
   const std::string config = read_file(where);
   const StoredModel stored = read_stored_model(source, read_stored_quantization(source));
-  const Layout& layout = layout_of(options.layout, stored.stored);
+  require_layout(options.layout, stored.stored);
   const std::optional<ElementType> type = options.type ? options.type : model_type(config, where);
   require(type.has_value(), argument("dtype"), "bf16, f16 or f32, since config.json names none",
           "nothing");
@@ -112,9 +112,9 @@ DequantizedModel dequantize_model(const ModelDirectory& source,
   DequantizedModel model;
   ModelRewrite rewrite = plan(source, stored, *type, model);
   rewrite.texts[kConfig] = without_quantization(config, where);
-  rewrite.dropped = {"hf_quant_config.json"};
+  rewrite.dropped = own_files();
   rewrite.settings = {{"command", "dequantize"},
-                      {"layout", std::string(layout.name)},
+                      {"method", stored.stored.method},
                       {"dtype", std::string(to_string(*type))}};
   model.files = rewrite_model(source, rewrite, target, progress);
   return model;

@@ -94,7 +94,7 @@ class HeadAmax {
 /// How a layout stores the scale of a projection.
 TensorSpec spec_of_scale(const Layout& layout, KvScales scales, const Projection& projection,
                          std::int64_t heads) {
-  if (layout.family == LayoutFamily::modelopt)
+  if (layout.kv_scales == KvPlace::projection)
     return {
         fmt::format("{}.{}_proj.{}_scale", projection.attention, projection.part, projection.part),
         ElementType::f32,
@@ -107,8 +107,8 @@ TensorSpec spec_of_scale(const Layout& layout, KvScales scales, const Projection
 }
 
 void require_layout(const Layout& layout, KvScales scales, std::int64_t heads) {
-  const bool has_heads = layout.family == LayoutFamily::compressed_tensors;
-  require(has_heads || layout.family == LayoutFamily::modelopt, argument("kv-cache"),
+  const bool has_heads = layout.kv_scales == KvPlace::attention;
+  require(layout.kv_scales != KvPlace::none, argument("kv-cache"),
           "a layout with scales of the KV cache (compressed-tensors, modelopt)", layout.name);
   require(has_heads || scales == KvScales::tensor, argument("kv-cache"),
           fmt::format("tensor in layout {}", layout.name), "head");

@@ -40,7 +40,15 @@ enum class InputScheme : std::uint8_t {
 
 std::string_view to_string(InputScheme input);
 
-enum class LayoutFamily : std::uint8_t { compressed_tensors, modelopt, fp8, torchao, gpt_oss };
+/// Where the scales of K and V for the cache stand, if a layout has them.
+enum class KvPlace : std::uint8_t {
+  none,
+  attention,   ///< ATTENTION.k_scale, of the tensor [1] or of heads [heads, 1, 1]
+  projection,  ///< ATTENTION.k_proj.k_scale, of the tensor alone
+};
+
+/// What the layouts of a system share (layouts/family.hpp).
+class LayoutFamily;
 
 /// A kind of groups that a layout can store: the format of the codes and of their scales.
 struct GroupElements {
@@ -78,7 +86,6 @@ struct GroupElements {
 /// 32]
 struct Layout {
   std::string_view name;
-  LayoutFamily family = LayoutFamily::fp8;
   std::string_view method;       ///< `quant_method` in config.json
   std::string_view codes;        ///< the name that follows the module's name and a dot
   std::string_view scale;        ///< the same for the scale
@@ -95,6 +102,17 @@ struct Layout {
   bool blocks_are_e8m0 = false;               ///< scales of blocks are powers of two, in one byte
   bool has_bf16_scales = false;               ///< scales of BF16 systems are stored as BF16
   bool mixes_schemes = false;                 ///< config.json can give modules schemes of their own
+  std::string_view packed_codes = {};  ///< the name of FP4 and FP6 codes; empty where it is `codes`
+  std::string_view tensor_scale = {};  ///< that of the upper of two levels
+  std::string_view two_level_input_scale = {};  ///< under two levels; empty: `input_scale`
+  KvPlace kv_scales = KvPlace::none;
+  bool stores_multiplier = false;        ///< upper scales multiply into E2M1, not back
+  bool joins_tensor_scales = false;      ///< weights that servers join share their upper scale
+  bool for_tensor_cores = false;         ///< scales of groups lie as tensor cores read them
+  bool keeps_inputs = false;             ///< inputs of groups are not cast
+  bool scales_two_level_inputs = false;  ///< both levels of inputs are computed at run time
+  bool fuses_experts = false;            ///< it has experts [experts, k, rows] and nothing else
+  const LayoutFamily* family = nullptr;  ///< set by `layouts`
 };
 
 std::span<const Layout> layouts();
@@ -116,7 +134,7 @@ struct WeightScheme {
       ElementType::f32;  ///< BF16 where the recipe's scales are, and the layout has them
   ElementType input_scale_type = ElementType::f32;
   bool power_of_two = false;
-  std::string torchao_scaling = "RCEIL";  ///< how torchao is to scale MX inputs
+  std::string torchao_scaling = {};  ///< how torchao is to scale MX inputs
 };
 
 /// Modules that are converted by a scheme of their own.
@@ -173,16 +191,15 @@ std::vector<std::int64_t> scale_shape(const Layout& layout, const WeightScheme& 
 LayerDecision decide(const LayerRule& rule, const Layout& layout, const WeightScheme& scheme,
                      const TensorSpec& tensor);
 
+/// Why elements of a type are not quantized; empty where they are.
+std::string type_fault(ElementType type);
+
 /// The rule's decision if the tensor's type is known too: integers, booleans and FP8 stay.
 LayerDecision decide(const LayerRule& rule, const TensorSpec& tensor);
 
 /// The decision for files that are not a model's: floats of two or more dimensions are converted,
 /// unless they are the scales of other tensors or the weight of a convolution.
 LayerDecision decide_by_shape(const TensorSpec& tensor);
-
-/// Whether a tensor [experts, n, k] holds the experts of a layer, and the layout has scales of
-/// their blocks.
-bool is_fused_expert(const Layout& layout, const WeightScheme& scheme, const TensorSpec& tensor);
 
 /// The module's name: `tensor` without `.weight` at its end; empty for other names.
 std::string_view module_of(std::string_view tensor);

@@ -21,9 +21,10 @@ std::string with_quantization(const std::string& config, const std::string& wher
                               const Layout& layout, const ModelSchemes& schemes,
                               const std::vector<std::string>& kept);
 
-/// hf_quant_config.json, which readers of ModelOpt's layout want beside config.json. Its producer
-/// is "modelopt", since they refuse others.
-std::string modelopt_config(const ModelSchemes& schemes, const std::vector<std::string>& kept);
+/// The text of the second file that readers of a layout want beside config.json
+/// (`LayoutFamily::own_file`), such as ModelOpt's hf_quant_config.json.
+std::string own_config(const Layout& layout, const ModelSchemes& schemes,
+                       const std::vector<std::string>& kept);
 
 /// The text of a config.json without `quantization_config`, at its top and inside.
 std::string without_quantization(const std::string& config, const std::string& where);

@@ -17,11 +17,11 @@
 #include "training/model_files/calibration.hpp"
 #include "training/model_files/expert_cast.hpp"
 #include "training/model_files/kv_cache.hpp"
+#include "training/model_files/layouts/family.hpp"
 #include "training/model_files/module_choice.hpp"
 #include "training/model_files/quantization_config.hpp"
 #include "training/model_files/recipe_input.hpp"
 #include "training/model_files/siblings.hpp"
-#include "training/model_files/torchao_metadata.hpp"
 #include "training/model_files/weight_outputs.hpp"
 
 namespace fp8lab {
@@ -30,7 +30,6 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr const char* kConfig = "config.json";
-constexpr const char* kModeloptConfig = "hf_quant_config.json";
 
 /// How some modules are cast.
 struct ModuleCast {
@@ -69,7 +68,7 @@ TensorTask experts_task(const Run& run, const TensorSpec& weight, QuantizedModel
                                                                        const TensorView& tensor,
                                                                        SafetensorsWriter& out) {
     const auto release = [&](auto part) { file.file().release(part); };
-    const bool turns = run.layout.family == LayoutFamily::gpt_oss;
+    const bool turns = run.layout.fuses_experts;
     const std::int64_t nan =
         turns ? quantize_experts(cast.scheme, cast.preset.weight, tensor, outputs, release, out)
               : quantize_fused(cast.scheme, cast.preset.weight, tensor, outputs, release, out);
@@ -106,7 +105,7 @@ TensorTask quantize_task(const Run& run, const TensorSpec& weight, QuantizedMode
 void require_weight(const Run& run, const ModuleCast& cast, const TensorSpec& weight) {
   const Recipe& recipe = cast.preset.weight;
   require_recipe_takes(cast.preset.name, recipe, weight);
-  if (run.layout.family == LayoutFamily::gpt_oss) return;  // their k was looked at
+  if (run.layout.fuses_experts) return;  // their k was looked at
   const std::size_t rows = weight.shape.size() - 2;
   const bool fits = weight.shape[rows] % recipe.rows_multiple == 0 &&
                     weight.shape[rows + 1] % recipe.k_multiple == 0;
@@ -172,7 +171,7 @@ void calibrate(const std::vector<fs::path>& files, const ModuleCast& cast, Run& 
   targets.kept.insert("lm_head");
   targets.has_outputs = !run.kv_scales.empty();
   targets.as_multipliers =
-      cast.scheme.scales == ScaleKind::two_level && stores_multiplier(run.layout);
+      cast.scheme.scales == ScaleKind::two_level && run.layout.stores_multiplier;
   InputScales inputs = calibrate_inputs(cast.preset, files, targets);
   if (shares_tensor_scale(run.layout, cast.scheme))
     join_input_scales(inputs.scales, targets.as_multipliers);
@@ -268,8 +267,7 @@ TensorTask with_scale(TensorTask task, const KvScale& scale) {
 
 ModelRewrite plan(const ModelDirectory& source, const Run& run, QuantizedModel& model) {
   ModelRewrite rewrite;
-  std::map<std::string, std::string> metadata;
-  if (run.layout.family == LayoutFamily::torchao) metadata = torchao_metadata(model.scheme, model);
+  const std::map<std::string, std::string> metadata = run.layout.family->metadata(model);
   std::set<std::string> converted;
   for (const TensorSpec& weight : model.converted) converted.insert(weight.name);
   for (std::size_t s = 0; s < source.shards().size(); ++s) {
@@ -328,9 +326,9 @@ QuantizedModel quantize_model(const ModelDirectory& source, const QuantizeModelO
   share_amaxes(source, model, run);
   ModelRewrite rewrite = plan(source, run, model);
   rewrite.texts[kConfig] = written;
-  rewrite.dropped = {kModeloptConfig};
-  if (layout.family == LayoutFamily::modelopt)
-    rewrite.texts[kModeloptConfig] = modelopt_config(schemes, kept);
+  rewrite.dropped = own_files();
+  if (!layout.family->own_file().empty())
+    rewrite.texts[std::string(layout.family->own_file())] = own_config(layout, schemes, kept);
   rewrite.settings = {{"command", "quantize"},
                       {"recipe", options.preset},
                       {"layout", options.layout},

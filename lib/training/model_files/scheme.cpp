@@ -7,7 +7,7 @@
 #include "fp8lab/core/argument.hpp"
 #include "fp8lab/core/error.hpp"
 #include "fp8lab/formats/format.hpp"
-#include "training/model_files/layout.hpp"
+#include "training/model_files/layouts/family.hpp"
 
 namespace fp8lab {
 namespace {
@@ -102,7 +102,7 @@ void require_tiles(const Layout& layout, const Preset& preset) {
 /// How whoever loads groups casts inputs: as the weights, or not at all.
 InputScheme group_input(const Layout& layout, const Preset& preset, bool has_samples) {
   using enum InputScheme;
-  if (layout.family == LayoutFamily::gpt_oss || layout.blocks_are_e8m0) return stays;
+  if (layout.keeps_inputs) return stays;
   const Recipe& input = preset.activation;
   // compressed-tensors has no scheme with inputs of six bits: MXFP6A8 has MXFP8 ones.
   const bool is_mxfp6 = preset.weight.format == FormatId::e2m3;
@@ -113,7 +113,7 @@ InputScheme group_input(const Layout& layout, const Preset& preset, bool has_sam
           fmt::format("recipe {}'s inputs in layout {}", preset.name, layout.name),
           "those of the weights", format(input.format).name);
   if (scales_of(input) == ScaleKind::e8m0) return group;
-  if (layout.family == LayoutFamily::torchao) return two_level;
+  if (layout.scales_two_level_inputs) return two_level;
   return has_samples ? InputScheme::calibrated : stays;
 }
 
@@ -124,40 +124,7 @@ void require_input(const Layout& layout, const Preset& preset, const WeightSchem
       fmt::format("recipe {}'s inputs in layout {}", preset.name, layout.name);
   require(scheme.input != InputScheme::two_level, argument, "inputs with one level of scales",
           "two");
-  if (layout.family == LayoutFamily::compressed_tensors) return;
-  const bool by_tensor = scheme.tiles == WeightTiles::tensor;
-  if (scheme.input == InputScheme::stays) return;
-  if (layout.family == LayoutFamily::modelopt)
-    return require(scheme.input == (by_tensor ? calibrated : token), argument,
-                   by_tensor ? "one calibrated scale (recipe modelopt)" : "one scale per row",
-                   "another scheme");
-  if (layout.family == LayoutFamily::torchao)
-    return require(scheme.input == (by_tensor ? InputScheme::tensor : token), argument,
-                   by_tensor ? "one scale per tensor" : "one scale per row", "another scheme");
-  if (scheme.tiles == WeightTiles::row)
-    return require(scheme.input == token, argument, "one scale per row", "another scheme");
-  const bool fits = by_tensor ? scheme.input == InputScheme::tensor || scheme.input == calibrated
-                              : scheme.input == group && scheme.input_group == scheme.k_block;
-  require(fits, argument,
-          by_tensor ? "one scale" : "one scale for the part of a row that a block covers",
-          "another scheme");
-}
-
-/// torchao casts MX inputs by a mode of its `to_mx`; RCEIL, its own, for rules of other systems.
-std::string torchao_scaling_mode(const Preset& preset) {
-  switch (preset.activation.rule) {
-    case ScaleRule::torchao_mx_floor:
-    case ScaleRule::mx_floor:
-      return "FLOOR";
-    case ScaleRule::torchao_mx_ceil:
-    case ScaleRule::mx_ceil:
-      return "CEIL";
-    case ScaleRule::torchao_mx_even:
-    case ScaleRule::mx_even:
-      return "EVEN";
-    default:
-      return "RCEIL";
-  }
+  layout.family->require_input(scheme, argument);
 }
 
 /// The type of a weight's scales, and of an input's.
@@ -192,7 +159,7 @@ WeightScheme make_scheme_of_part(const Layout& layout, const Preset& preset, boo
                       .input_group = preset.activation.k_block,
                       .input_format = preset.activation.format,
                       .power_of_two = weight.power_of_two};
-  scheme.torchao_scaling = torchao_scaling_mode(preset);
+  layout.family->complete(preset, scheme);
   set_scale_types(layout, weight, scheme);
   // ModelOpt's blocks are for weights alone.
   if (layout.spreads_blocks && scheme.tiles == WeightTiles::block)

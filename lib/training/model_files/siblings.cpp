@@ -32,7 +32,7 @@ float joined_amax(float a, float b) { return std::isnan(a) || a > b ? a : b; }
 }  // namespace
 
 bool shares_tensor_scale(const Layout& layout, const WeightScheme& scheme) {
-  return scheme.scales == ScaleKind::two_level && layout.family != LayoutFamily::torchao;
+  return scheme.scales == ScaleKind::two_level && layout.joins_tensor_scales;
 }
 
 std::string joined_module(std::string_view module) {

@@ -259,16 +259,17 @@ class Sorter {
   }
 
   [[nodiscard]] bool is_scale_of_weight(const TensorSpec& spec) const {
-    const bool is_gpt_oss = model_.stored.family == LayoutFamily::gpt_oss;
     return !find_ending(kWeightScaleEndings, spec.name).empty() ||
-           spec.type == ElementType::e8m0fnu || (is_gpt_oss && spec.name.ends_with("_scales"));
+           spec.type == ElementType::e8m0fnu ||
+           (model_.stored.has_experts_alone && spec.name.ends_with("_scales"));
   }
 
   /// Bytes with the name of packed codes in a module that the configuration says is quantized.
   [[nodiscard]] bool lacks_scale(const TensorSpec& spec, const std::string& module) const {
     if (!is_packed_storage(spec.type) || spec.shape.size() < 2) return false;
-    for (const std::string_view ending : {".weight_packed", "._weight_qdata", "_blocks"})
-      if (spec.name.ends_with(ending)) return true;
+    for (const StoredNames& names : stored_names())
+      if (!names.codes.empty() && names.codes != ".weight" && spec.name.ends_with(names.codes))
+        return true;
     const bool packs = format(model_.stored.form_of(module).format).code_bits() < 8;
     return spec.name.ends_with(".weight") && (packs || is_packed(spec.type));
   }
@@ -373,9 +374,12 @@ std::string quantized_tensor(const ModelDirectory& source) {
 StoredQuantization read_configs(const ModelDirectory& source) {
   const std::string where = (source.folder() / "config.json").string();
   if (auto stored = read_quantization(read_file(where), where)) return *stored;
-  const fs::path other = source.folder() / "hf_quant_config.json";
-  std::error_code error;
-  if (fs::exists(other, error)) return read_modelopt_config(read_file(other), other.string());
+  for (const LayoutFamily* family : layout_families()) {
+    if (family->own_file().empty()) continue;
+    const fs::path other = source.folder() / std::string(family->own_file());
+    std::error_code error;
+    if (fs::exists(other, error)) return read_own_file(*family, read_file(other), other.string());
+  }
   throw Error(where, "a quantization_config, here or in hf_quant_config.json",
               "none: the model is not quantized" + codes_in(source));
 }

@@ -40,7 +40,7 @@ struct FormGroup {
 };
 
 struct StoredQuantization {
-  LayoutFamily family = LayoutFamily::fp8;
+  const LayoutFamily* family = nullptr;
   WeightForm form = {};  ///< of modules that no group names
   std::string method = {};
   std::string where = {};                 ///< file and key
@@ -49,6 +49,7 @@ struct StoredQuantization {
   bool u8_is_e8m0 = false;                ///< bytes of scales are powers of two
   bool power_of_two = false;              ///< scales are powers of two (`scale_fmt: ue8m0`)
   bool has_forms = false;                 ///< whether it says anything of weights
+  bool has_experts_alone = false;         ///< nothing but fused experts is quantized
   bool static_inputs = false;             ///< input scales come from the files
   bool has_dynamic_inputs = false;        ///< input scales are computed at run time
   bool says_no_blocks = false;            ///< scales are those of tensors or rows
@@ -72,7 +73,9 @@ struct StoredQuantization {
 std::optional<StoredQuantization> read_quantization(const std::string& config,
                                                     const std::string& where);
 
-/// The same for ModelOpt's hf_quant_config.json.
-StoredQuantization read_modelopt_config(const std::string& text, const std::string& where);
+/// The same for a family's second file (`LayoutFamily::own_file`), such as ModelOpt's
+/// hf_quant_config.json.
+StoredQuantization read_own_file(const LayoutFamily& family, const std::string& text,
+                                 const std::string& where);
 
 }  // namespace fp8lab

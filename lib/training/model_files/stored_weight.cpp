@@ -20,24 +20,6 @@ namespace {
 
 using Shape = std::vector<std::int64_t>;
 
-/// The first names that fit win, so those with more parts come first.
-constexpr std::array<StoredNames, 14> kNames{{
-    {".weight_packed", ".weight_scale", ".weight_global_scale", ".weight", true},
-    {".weight", ".weight_scale_inv", "", ".weight"},
-    {".weight", ".weight_scale", ".weight_scale_2", ".weight"},
-    {".weight", ".scale", "", ".weight"},
-    {".weight", ".qscale_weight", "", ".weight"},
-    {".weight", ".scale_weight", "", ".weight"},
-    {"._weight_qdata", "._weight_scale", "._weight_per_tensor_scale", ".weight"},
-    {"_blocks", "_scales", "", "", false, true, true},
-    {"_packed", "_scale", "_global_scale", "", true, true},
-    {"", "_scale_inv", "", "", false, true},
-    {"", "_weight_scale_inv", "", "", false, true},
-    {"", "_weight_scale", "_weight_scale_2", "", false, true},
-    {"", "_scale", "_scale_2", "", false, true},
-    {"", ".weight_scale", ".weight_scale_2", "", false, true},
-}};
-
 std::string argument_of(const TensorSpec& spec) { return fmt::format("tensor '{}'", spec.name); }
 
 void require_type(const TensorSpec& spec, bool fits, std::string_view expected) {
@@ -225,9 +207,9 @@ void set_group_tiles(StoredWeight& weight) {
             fmt::format("a multiple of {} elements per row", group), fmt::format("{}", weight.k));
     const std::int64_t columns = weight.k / group;
     Shape expected = with_batch(weight, {weight.rows, columns});
-    const bool torchao = weight.names->codes == "._weight_qdata";
-    weight.is_blocked = torchao && scale.shape == blocked_shape(weight.rows, columns);
-    if (torchao && !weight.is_blocked && scale.shape != expected)
+    const bool may_be_blocked = weight.names->for_tensor_cores;
+    weight.is_blocked = may_be_blocked && scale.shape == blocked_shape(weight.rows, columns);
+    if (may_be_blocked && !weight.is_blocked && scale.shape != expected)
       expected = blocked_shape(weight.rows, columns);
     require(weight.is_blocked || scale.shape == expected, argument_of(scale), shape_text(expected),
             shape_text(scale.shape));
@@ -354,8 +336,6 @@ std::string scale_reasons(const NonFiniteWeight& weight) {
 }
 
 }  // namespace
-
-std::span<const StoredNames> stored_names() { return kNames; }
 
 std::int64_t StoredWeight::tile_rows() const { return ceil_divide(rows, row_block); }
 std::int64_t StoredWeight::tile_columns() const { return ceil_divide(k, k_block); }

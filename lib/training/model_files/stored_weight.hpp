@@ -7,6 +7,7 @@
 #include <string_view>
 #include <vector>
 
+#include "training/model_files/layouts/family.hpp"
 #include "training/model_files/model_directory.hpp"
 #include "training/model_files/rewrite.hpp"
 #include "training/model_files/stored_quantization.hpp"
@@ -18,21 +19,6 @@ struct StoredTensor {
   TensorSpec spec = {};
   std::size_t shard = 0;
 };
-
-/// How a layout names the tensors of a weight: endings that follow the name of a module, or of a
-/// fused parameter.
-struct StoredNames {
-  std::string_view codes;
-  std::string_view scale;
-  std::string_view tensor_scale;  ///< the upper one of two levels; empty where there is none
-  std::string_view written;       ///< the ending of the weight in floats
-  bool divides = false;           ///< the upper level is divided by: it multiplied into codes
-  bool is_fused = false;          ///< a parameter of several experts, not a module's weight
-  bool turns = false;             ///< gpt-oss: the weight in floats is [experts, k, rows]
-};
-
-/// All names that are read. Names say what scales mean, whatever the configuration says.
-std::span<const StoredNames> stored_names();
 
 /// All tensors of a weight.
 struct StoredWeight {

@@ -66,10 +66,6 @@ std::vector<std::uint8_t> exponents_of(std::span<const float> scales, const std:
 
 }  // namespace
 
-bool stores_multiplier(const Layout& layout) {
-  return layout.family == LayoutFamily::compressed_tensors;
-}
-
 std::vector<TensorSpec> WeightOutputs::list() const {
   std::vector<TensorSpec> specs{codes, scale};
   if (tensor_scale) specs.push_back(*tensor_scale);
@@ -79,7 +75,7 @@ std::vector<TensorSpec> WeightOutputs::list() const {
 
 WeightOutputs outputs_of(const Layout& layout, const WeightScheme& scheme,
                          const TensorSpec& weight) {
-  if (layout.family == LayoutFamily::gpt_oss) return expert_outputs(layout, scheme, weight);
+  if (layout.fuses_experts) return expert_outputs(layout, scheme, weight);
   if (weight.shape.size() == 3) return fused_outputs(layout, scheme, weight);
   const std::string_view module = module_of(weight.name);
   const WeightNames names = weight_names(layout, scheme);
@@ -111,13 +107,12 @@ void write_scales(const Layout& layout, const WeightScheme& scheme, const Tensor
   const TensorSpec& spec = outputs.scale;
   if (outputs.tensor_scale) {
     const TensorScale& tensor = quantized.tensor;
-    write_number(stores_multiplier(layout) ? tensor.scale : tensor.inverse_scale,
+    write_number(layout.stores_multiplier ? tensor.scale : tensor.inverse_scale,
                  *outputs.tensor_scale, out);
   }
   if (scheme.scales != ScaleKind::plain) {
     const std::span<const std::uint8_t> codes(quantized.scale_codes);
-    if (layout.family != LayoutFamily::torchao)
-      return out.write(spec.name, 0, std::as_bytes(codes));
+    if (!layout.for_tensor_cores) return out.write(spec.name, 0, std::as_bytes(codes));
     const std::vector<std::uint8_t> blocked =
         to_blocked(codes, weight.shape[0], weight.shape[1] / scheme.k_block);
     return out.write(spec.name, 0, std::as_bytes(std::span(blocked)));

@@ -38,7 +38,4 @@ void write_number(float value, const TensorSpec& spec, SafetensorsWriter& out);
 void write_codes(const WeightScheme& scheme, const TensorSpec& output, std::uint64_t first,
                  std::span<const std::uint8_t> codes, SafetensorsWriter& out);
 
-/// Whether a layout's upper scales are those that multiply into E2M1, not back.
-bool stores_multiplier(const Layout& layout);
-
 }  // namespace fp8lab
