@@ -264,11 +264,28 @@ class Half(nn.Module):
         return torch.einsum("gtk,gkn->gtn", torch.bmm(x, self.up), self.down)
 
 
+class StackedExperts(Half):
+    def forward(self, x):
+        return torch.bmm(x @ self.up, self.down)
+
+
 def test_a_weight_without_a_product_is_told():
     experts = type("HalfExperts", (Half,), {})()
     fp8lab.torch.convert(experts)
     with pytest.raises(RuntimeError, match="Fp8HalfExperts: expected a product with down in its forward pass, got none"):
         experts(log_normal(2, 8, 32))
+
+
+@pytest.mark.parametrize("shape", [(2, 8, 32), (8, 32), (2, 0, 32)])
+def test_a_product_of_stacked_weights_is_one_of_each(shape):
+    experts = fp8lab.torch.convert(StackedExperts())
+    x = log_normal(*shape)
+    y = experts(x)
+    for group in range(2):
+        layers = [fp8lab.torch.Fp8Linear(32, 32, False) for _ in range(2)]
+        for layer, weight in zip(layers, (experts.up, experts.down)):
+            layer.weight.data.copy_(weight[group].t())
+        assert_same_bits(y[group], nn.Sequential(*layers)(x.expand(2, *x.shape[-2:])[group]), f"group {group}")
 
 
 def test_subclasses_of_linear():
