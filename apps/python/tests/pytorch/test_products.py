@@ -260,8 +260,8 @@ class Half(nn.Module):
         self.up = nn.Parameter(log_normal(2, 32, 32))
         self.down = nn.Parameter(log_normal(2, 32, 32))
 
-    def forward(self, x):
-        return torch.einsum("gtk,gkn->gtn", torch.bmm(x, self.up), self.down)
+    def forward(self, x, gain=1.0):
+        return torch.einsum("gtk,gkn->gtn", torch.bmm(x, self.up), self.down) * gain
 
 
 class StackedExperts(Half):
@@ -274,6 +274,8 @@ def test_a_weight_without_a_product_is_told():
     fp8lab.torch.convert(experts)
     with pytest.raises(RuntimeError, match="Fp8HalfExperts: expected a product with down in its forward pass, got none"):
         experts(log_normal(2, 8, 32))
+    # Of no rows there may be no product, whatever else there is.
+    assert experts(torch.empty(2, 0, 32), torch.ones(1)).shape == (2, 0, 32)
 
 
 @pytest.mark.parametrize("shape", [(2, 8, 32), (8, 32), (2, 0, 32)])
