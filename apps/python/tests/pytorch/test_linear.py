@@ -1,6 +1,7 @@
 """Fp8Linear against the library's own training path, bit for bit, and its state."""
 
 import copy
+import dataclasses
 import io
 
 import numpy as np
@@ -57,6 +58,24 @@ def test_steps_have_the_bits_of_the_library_s_own_layer(name):
             assert_same_bits(got, torch.from_numpy(value), f"{name} step {i} {what}")
         with torch.no_grad():
             layer.weight.add_(log_normal(128, 256, seed=30 + i), alpha=0.1)
+
+
+@pytest.mark.parametrize("second", ["activation_for_wgrad", "weight_for_dgrad", "gradient_for_wgrad"])
+def test_an_operand_s_second_product_has_a_recipe_of_its_own(second):
+    """te-current has none: here with a scale per row and a scale that moves."""
+    x, dy = log_normal(128, 256, seed=10), log_normal(128, 128, seed=20)
+    plain = step(linear("te-current"), x, dy)
+    role, _, product = second.partition("_for_")
+    for other in ("torchao-rowwise", "te-delayed"):
+        changed = {second: getattr(fp8lab.linear_recipe(other), role)}
+        recipe = dataclasses.replace(fp8lab.linear_recipe("te-current"), **changed)
+        layer, own = linear(recipe), _core.LinearLayer(recipe._core())
+        for i in range(2):
+            got = dict(zip(("fprop", "dgrad", "wgrad"), step(layer, x, dy)))
+            for what, value in zip(got, own.step(x.numpy(), layer.weight.detach().numpy(), dy.numpy(), 2)):
+                assert_same_bits(got[what], torch.from_numpy(value), f"{other} step {i} {what}")
+            differing = {what for what, value in zip(got, plain) if not torch.equal(got[what], value)}
+            assert i == 1 or differing == {product}
 
 
 def test_recipes_differ():
