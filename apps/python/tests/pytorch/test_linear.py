@@ -3,6 +3,8 @@
 import copy
 import dataclasses
 import io
+import subprocess
+import sys
 
 import numpy as np
 import pytest
@@ -332,6 +334,26 @@ def test_checkpointing_changes_nothing(recipe, how):
     again = train(torch.compile(wrapped, fullgraph=True, backend="aot_eager") if how == "compiled" else wrapped)
     for name, value in plain.items():
         assert_same_bits(again[name], value, name)
+
+
+FIRST_BACKWARD = """
+import copy, torch, fp8lab.torch
+from torch.utils.checkpoint import checkpoint
+
+torch.manual_seed(0)
+layer = fp8lab.torch.Fp8Linear(64, 32, recipe="te-delayed")
+twin, x = copy.deepcopy(layer), torch.randn(16, 64)
+checkpoint(layer, x, use_reentrant=False).square().sum().backward()
+twin(x).square().sum().backward()
+assert torch.equal(layer.weight.grad, twin.weight.grad), "gradients differ"
+for name, value in twin.state_dict().items():
+    assert torch.equal(layer.state_dict()[name], value), name
+"""
+
+
+def test_checkpointing_in_the_first_backward_pass_of_a_process():
+    done = subprocess.run([sys.executable, "-c", FIRST_BACKWARD], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
 
 
 def test_calibrated_scales():
