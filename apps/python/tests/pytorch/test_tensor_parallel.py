@@ -54,8 +54,28 @@ def parallel(recipe, order, amax, sequence):
     return model
 
 
+def rows_of_ranks():
+    """Inputs and gradients whose halves, a rank's each, differ in their amaxes."""
+    x, dy = data(0)[0], log_normal(1, ROWS, HIDDEN, seed=50).bfloat16()
+    x[:, : ROWS // 2] *= 3
+    dy[:, ROWS // 2 :] *= 5
+    return x, dy
+
+
+def replicated(amax):
+    """y, dx, dw and db of a layer that each rank has whole, under rows that are dealt out."""
+    from torch.distributed.tensor import Shard, distribute_module, distribute_tensor
+
+    mesh = dist.device_mesh.init_device_mesh("cpu", (RANKS,))
+    layer = distribute_module(fp8lab.torch.convert(nn.Sequential(mlp()[0]), amax=amax), mesh)[0]
+    x, dy = (distribute_tensor(t, mesh, [Shard(1)]) for t in rows_of_ranks())
+    y = layer(x.requires_grad_())
+    y.backward(dy)
+    return [t.full_tensor().detach() for t in (y, x.grad, layer.weight.grad, layer.bias.grad)]
+
+
 def rank(index, folder):
-    results = {}
+    results = {f"replicated, {amax}": replicated(amax) for amax in ("shard", "whole")}
     for case in CASES:
         recipe, _, _, sequence = case
         model, seen = parallel(*case), []
@@ -162,6 +182,25 @@ def test_a_sequence_that_is_dealt_out_changes_no_bit_of_the_scales(results):
         for dealt, plain in zip(results[(recipe, "before", amax, True)], results[(recipe, "before", amax, False)]):
             for name, got, expected in zip(("y", "dx", "dw0", "db0", "dw2"), dealt, plain):
                 assert_same_bits(got, expected, f"{recipe}: {name}")
+
+
+def test_a_layer_that_each_rank_has_sums_its_gradients(results):
+    whole = fp8lab.torch.convert(nn.Sequential(mlp()[0]))[0]
+
+    def of(x, dy):
+        whole.zero_grad()
+        x = x.clone().requires_grad_()
+        y = whole(x)
+        y.backward(dy)
+        return y.detach(), x.grad, whole.weight.grad, whole.bias.grad
+
+    halves = [of(*parts) for parts in zip(*(t.chunk(RANKS, 1) for t in rows_of_ranks()))]
+    expected = [torch.cat(parts, 1) if i < 2 else parts[0] + parts[1] for i, parts in enumerate(zip(*halves))]
+    for name, got, wanted in zip(("y", "dx", "dw", "db"), results["replicated, shard"], expected, strict=True):
+        assert_same_bits(got, wanted, name)
+    for name, got, wanted, by_shard in zip(("y", "dx"), results["replicated, whole"], of(*rows_of_ranks()), expected):
+        assert_same_bits(got, wanted, name)
+        assert not torch.equal(got, by_shard), name
 
 
 def test_errors():
