@@ -7,6 +7,7 @@ import pathlib
 import subprocess
 from fractions import Fraction
 
+import ml_dtypes
 import numpy as np
 import pytest
 
@@ -83,6 +84,16 @@ def test_one_model_in_every_spelling(tmp_path):
     ):  # fmt: skip
         np.testing.assert_array_equal(fp8lab.gemm(a, b, model=model), d)
     assert fp8lab.accumulator_model("sm90.mma.f16", e_min=None).accumulator.min_alignment_exponent is None
+
+
+def test_a_definition_has_the_format_of_each_operand():
+    unit = fp8lab.models()["sm90.wgmma.e4m3"].accumulator
+    for formats, ends in (((), "a=e4m3fn,b=e4m3fn"), (("e5m2",), "a=e5m2,b=e5m2"), (("e4m3fn", "e5m2"), "a=e4m3fn,b=e5m2")):
+        assert unit.definition(*formats).endswith(f",{ends}")
+    a, b = operands()
+    mixed = b.astype(np.float32).astype(ml_dtypes.float8_e5m2)
+    d = fp8lab.gemm(a, mixed, model=unit.definition("e4m3fn", "e5m2"))
+    np.testing.assert_array_equal(d, fp8lab.gemm(a, mixed, model=unit))
 
 
 @pytest.mark.skipif(not pathlib.Path(TOOL).is_file(), reason="no FP8LAB_TOOL")

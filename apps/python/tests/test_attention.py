@@ -67,6 +67,16 @@ def test_options_reach_the_library():
     assert not np.array_equal(wide.o, narrow.o)
 
 
+def test_a_tile_has_128_rows():
+    """Where a row of a tile reads columns of v, all do: to a row that hides them, 0 times a NaN is a NaN."""
+    q, k, v = qkv(m=128, n=128)
+    v[:, 100] = np.nan
+    how = {"causal": True, "kv_tile": 64}
+    assert np.isnan(fp8lab.attention(q, k, v, **how).o).all()
+    half = np.isnan(fp8lab.attention(q, k, v, q_tile=64, **how).o)
+    assert not half[:, :64].any() and half[:, 64:].all()
+
+
 def test_shapes():
     q, k, v = qkv()
     one = fp8lab.attention(q[0], k[0], v[0])

@@ -149,6 +149,23 @@ def test_e8m0_scales_need_to_say_so():
         fp8lab.identify(np.zeros((8, 3), f32), (a, b), b_scales=np.uint8([127, 127, 127]))
 
 
+@pytest.mark.parametrize("layout", ["packed_ue8m0", "packed_ue8m0_column_major"])
+@pytest.mark.parametrize("role", "ab")
+def test_packed_exponents_of_128_terms_are_read_by_the_instruction(role, layout):
+    """As codes, which it reads for each 32 terms; numbers of 128 terms would need a promotion."""
+    a, b = random_codes(4, 512, 32), random_codes(8, 512, 33)
+    rows = {"a": 4, "b": 8}[role]
+    exponents = np.random.default_rng(34).integers(120, 134, (rows, 4)).astype(np.uint8)
+    words = exponents.view(np.int32)
+    packed = words.T if layout.endswith("column_major") else words
+    codes = np.repeat(exponents, 4, 1).view(ml_dtypes.float8_e8m0fnu)
+    d, expected = (
+        fp8lab.gemm(a, b, model="sm100.tcgen05.mxf8f6f4.e4m3", **{f"{role}_scales": scales})
+        for scales in (fp8lab.Scales(packed, 1, 128, layout=layout), fp8lab.Scales(codes, 1, 32))
+    )
+    np.testing.assert_array_equal(d, expected)
+
+
 def test_nan_is_told_once_a_call():
     x = np.random.default_rng(30).standard_normal((128, 256)).astype(f32)
     x[:, :128] = 0  # DeepSeek's first recipe divides by the amax of a tile of zeros

@@ -48,6 +48,10 @@ def test_errors_name_the_argument():
         fp8lab.torch.sdpa(q, k, v, is_causal=True)
     with pytest.raises(ValueError, match=r"key: expected \[2\] and \[heads, rows, columns\]"):
         fp8lab.torch.sdpa(q, k[0], v)
+    for name, shapes in (("query", [(2, 0, 64), (2, 24, 64)]), ("key", [(2, 16, 64), (2, 0, 64)]), ("query", [(0, 4, 16, 64)] * 2)):
+        x, other = (torch.zeros(*shape) for shape in shapes)
+        with pytest.raises(ValueError, match=rf"^{name}: expected dimensions above 0, got \[.*0, .*\]$"):
+            fp8lab.torch.sdpa(x, other, other)
     with pytest.raises(ValueError, match="scale: expected a positive number, got -1"):
         fp8lab.torch.sdpa(q, k, v, scale=-1)
 

@@ -54,6 +54,17 @@ def test_each_cost_is_that_of_one_layer():
     assert order == sorted(order, reverse=True)
 
 
+def test_a_cost_that_is_no_number_comes_first():
+    """DeepSeek's first recipe divides by the amax of a tile, here of zeros."""
+    found = fp8lab.torch.sensitivity(
+        mlp(), [torch.zeros(4, 64)], ["te-current", "deepseek-v3-first"], loss=square, operands=["both"]
+    )
+    first, *others = found.costs
+    assert (first.name, first.recipe) == ("0", "deepseek-v3-first") and np.isnan(first.loss_change)
+    changes = [one.loss_change for one in others]
+    assert changes == sorted(changes, reverse=True) and len(set(changes)) > 1
+
+
 def test_a_mix_stays_within_its_budget(tmp_path):
     cost = fp8lab.torch.LayerCost
     found = fp8lab.torch.Sensitivity(1.0, (

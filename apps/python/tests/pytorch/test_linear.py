@@ -1,7 +1,10 @@
 """Fp8Linear against the library's own training path, bit for bit, and its state."""
 
 import copy
+import dataclasses
 import io
+import subprocess
+import sys
 
 import numpy as np
 import pytest
@@ -57,6 +60,24 @@ def test_steps_have_the_bits_of_the_library_s_own_layer(name):
             assert_same_bits(got, torch.from_numpy(value), f"{name} step {i} {what}")
         with torch.no_grad():
             layer.weight.add_(log_normal(128, 256, seed=30 + i), alpha=0.1)
+
+
+@pytest.mark.parametrize("second", ["activation_for_wgrad", "weight_for_dgrad", "gradient_for_wgrad"])
+def test_an_operand_s_second_product_has_a_recipe_of_its_own(second):
+    """te-current has none: here with a scale per row and a scale that moves."""
+    x, dy = log_normal(128, 256, seed=10), log_normal(128, 128, seed=20)
+    plain = step(linear("te-current"), x, dy)
+    role, _, product = second.partition("_for_")
+    for other in ("torchao-rowwise", "te-delayed"):
+        changed = {second: getattr(fp8lab.linear_recipe(other), role)}
+        recipe = dataclasses.replace(fp8lab.linear_recipe("te-current"), **changed)
+        layer, own = linear(recipe), _core.LinearLayer(recipe._core())
+        for i in range(2):
+            got = dict(zip(("fprop", "dgrad", "wgrad"), step(layer, x, dy)))
+            for what, value in zip(got, own.step(x.numpy(), layer.weight.detach().numpy(), dy.numpy(), 2)):
+                assert_same_bits(got[what], torch.from_numpy(value), f"{other} step {i} {what}")
+            differing = {what for what, value in zip(got, plain) if not torch.equal(got[what], value)}
+            assert i == 1 or differing == {product}
 
 
 def test_recipes_differ():
@@ -313,6 +334,26 @@ def test_checkpointing_changes_nothing(recipe, how):
     again = train(torch.compile(wrapped, fullgraph=True, backend="aot_eager") if how == "compiled" else wrapped)
     for name, value in plain.items():
         assert_same_bits(again[name], value, name)
+
+
+FIRST_BACKWARD = """
+import copy, torch, fp8lab.torch
+from torch.utils.checkpoint import checkpoint
+
+torch.manual_seed(0)
+layer = fp8lab.torch.Fp8Linear(64, 32, recipe="te-delayed")
+twin, x = copy.deepcopy(layer), torch.randn(16, 64)
+checkpoint(layer, x, use_reentrant=False).square().sum().backward()
+twin(x).square().sum().backward()
+assert torch.equal(layer.weight.grad, twin.weight.grad), "gradients differ"
+for name, value in twin.state_dict().items():
+    assert torch.equal(layer.state_dict()[name], value), name
+"""
+
+
+def test_checkpointing_in_the_first_backward_pass_of_a_process():
+    done = subprocess.run([sys.executable, "-c", FIRST_BACKWARD], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
 
 
 def test_calibrated_scales():

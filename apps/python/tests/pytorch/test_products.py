@@ -260,8 +260,13 @@ class Half(nn.Module):
         self.up = nn.Parameter(log_normal(2, 32, 32))
         self.down = nn.Parameter(log_normal(2, 32, 32))
 
+    def forward(self, x, gain=1.0):
+        return torch.einsum("gtk,gkn->gtn", torch.bmm(x, self.up), self.down) * gain
+
+
+class StackedExperts(Half):
     def forward(self, x):
-        return torch.einsum("gtk,gkn->gtn", torch.bmm(x, self.up), self.down)
+        return torch.bmm(x @ self.up, self.down)
 
 
 def test_a_weight_without_a_product_is_told():
@@ -269,6 +274,20 @@ def test_a_weight_without_a_product_is_told():
     fp8lab.torch.convert(experts)
     with pytest.raises(RuntimeError, match="Fp8HalfExperts: expected a product with down in its forward pass, got none"):
         experts(log_normal(2, 8, 32))
+    # Of no rows there may be no product, whatever else there is.
+    assert experts(torch.empty(2, 0, 32), torch.ones(1)).shape == (2, 0, 32)
+
+
+@pytest.mark.parametrize("shape", [(2, 8, 32), (8, 32), (2, 0, 32)])
+def test_a_product_of_stacked_weights_is_one_of_each(shape):
+    experts = fp8lab.torch.convert(StackedExperts())
+    x = log_normal(*shape)
+    y = experts(x)
+    for group in range(2):
+        layers = [fp8lab.torch.Fp8Linear(32, 32, False) for _ in range(2)]
+        for layer, weight in zip(layers, (experts.up, experts.down)):
+            layer.weight.data.copy_(weight[group].t())
+        assert_same_bits(y[group], nn.Sequential(*layers)(x.expand(2, *x.shape[-2:])[group]), f"group {group}")
 
 
 def test_subclasses_of_linear():

@@ -76,6 +76,14 @@ def test_the_worst_output_comes_first(tmp_path):
     assert results.description["findings"][0].startswith("The output farthest from that of uncast operands: down, ")
 
 
+def test_an_output_of_nan_is_the_worst(tmp_path):
+    decibels = {"fair": 30.0, "lost": float("nan"), "poor": 3.0}
+    statistics = {name: fp8lab.torch.LayerStatistics(None, None, None, db, 0.0) for name, db in decibels.items()}
+    results = fp8lab.results.read(fp8lab.torch.write_statistics(statistics, tmp_path))
+    assert [str(name) for name in results["products"]["layer"]] == ["lost", "poor", "fair"]
+    assert results.description["findings"][0].startswith("The output farthest from that of uncast operands: lost, nan dB ")
+
+
 def test_the_tool_makes_a_report_of_them(tmp_path):
     tool = os.environ.get("FP8LAB_TOOL")
     if not tool:

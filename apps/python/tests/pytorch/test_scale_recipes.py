@@ -157,11 +157,11 @@ def test_whole_scales_are_those_of_the_older_function():
     ]
     for name, scale_a, scale_b in pairs:
         kind = getattr(ScalingType, name)
-        for fast in (True, False):
+        for fast, bias in ((True, None), (False, None), (False, log_normal(32, seed=2).half())):
             old = fp8lab.torch.scaled_mm(
-                a, b.t(), scale_a, scale_b, out_dtype=torch.float16, use_fast_accum=fast
+                a, b.t(), scale_a, scale_b, bias, out_dtype=torch.float16, use_fast_accum=fast
             )
-            how = dict(output_dtype=torch.float16, use_fast_accum=fast, contraction_dim=(1, 0))
+            how = dict(bias=bias, output_dtype=torch.float16, use_fast_accum=fast, contraction_dim=(1, 0))
             assert_same_bits(fp8lab.torch.scaled_mm(a, b.t(), scale_a, kind, scale_b, kind, **how), old)
             with fp8lab.torch.emulate_scaled_mm("h100"):
                 assert_same_bits(scaled_mm(a, b.t(), scale_a, kind, scale_b, kind, **how), old)
@@ -223,8 +223,11 @@ def test_what_no_cpu_of_torch_checks():
         call(a, b, e8m0[0], mx, e8m0[1], mx, SWIZZLED, SWIZZLED)
     with pytest.raises(ValueError, match="splitk: expected 1 with scales of blocks, got 2"):
         call(a, b, dense(256, 4, 0), one, dense(384, 4, 0), one, splitk=2)
-    with pytest.raises(ValueError, match="scale_recipe_a: expected one of TensorWise, .*, got 7"):
-        call(a, b, ONE, 7, ONE, 0)
+    for wrong in (-1, 6, 7, True, "TensorWise"):
+        with pytest.raises(ValueError, match=f"scale_recipe_a: expected one of TensorWise, .*, got {wrong!r}$"):
+            call(a, b, ONE, wrong, ONE, 0)
+    with pytest.raises(ValueError, match="swizzle_b: expected one of NO_SWIZZLE, .*, got 3$"):
+        call(a, b, ONE, 0, ONE, 0, 0, 3)
 
 
 @pytest.mark.parametrize("shape", [(0, 16, 256), (16, 0, 256), (16, 32, 0)])

@@ -116,6 +116,9 @@ def test_the_table_of_calls_that_was_observed(tmp_path):
         split_k=fp8lab.SplitK(4, 128, "contiguous", "tree"), a_scales=scales[0].numpy(), b_scales=scales[1].numpy(),
     )
     assert_same_bits(chosen, torch.from_numpy(expected))
+    kind = torch.nn.functional.ScalingType.TensorWise  # here it shows which scale is whose
+    how_by_recipes = dict(output_dtype=torch.float32, splitk=f"{file}:order=tree")
+    assert_same_bits(fp8lab.torch.scaled_mm(a, b, scales[0], kind, scales[1], kind, **how_by_recipes), chosen)
     with fp8lab.torch.emulate_scaled_mm("h100", splitk=str(file)):
         inside = torch._scaled_mm(a, b, *scales, out_dtype=torch.float32, use_fast_accum=True)
     assert_same_bits(inside, fast)
@@ -132,17 +135,19 @@ def test_the_table_of_calls_that_was_observed(tmp_path):
         fp8lab.torch.scaled_mm(a, b, *rows, use_fast_accum=True, **how)
 
 
-def test_row_wise_scales_and_bias():
-    a, b = operands(48, 64, 256, 2)
-    scale_a, scale_b = log_normal(48, 1).abs(), log_normal(1, 64, seed=1).abs()
-    bias = log_normal(64, seed=2).bfloat16()
-    got = fp8lab.torch.scaled_mm(a, b, scale_a, scale_b, bias, out_dtype=torch.bfloat16)
+@pytest.mark.parametrize(("m", "n"), [(48, 64), (1, 64), (48, 1)])
+def test_row_wise_scales_and_bias(m, n):
+    a, b = operands(m, n, 256, 2)
+    scale_a, scale_b = log_normal(m, 1).abs(), log_normal(1, n, seed=1).abs()
+    bias = log_normal(n, seed=2).bfloat16()
     codes = [x.view(torch.uint8).numpy() for x in (a, b.t())]
     total = fp8lab.gemm(
         *codes, a_format="e4m3fn", b_format="e4m3fn", model="sm90.wgmma.e4m3", promotion_interval=128
     )
     expected = (total * scale_b.numpy()) * scale_a.numpy() + bias.float().numpy()
-    assert_same_bits(got, torch.from_numpy(expected).bfloat16())
+    for out in (torch.float32, torch.bfloat16):
+        got = fp8lab.torch.scaled_mm(a, b, scale_a, scale_b, bias, out_dtype=out)
+        assert_same_bits(got, torch.from_numpy(expected).to(out))
 
 
 @pytest.mark.parametrize("fast", [True, False])

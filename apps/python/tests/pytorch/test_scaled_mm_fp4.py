@@ -162,6 +162,8 @@ def test_what_fits_nothing_is_refused():
     with pytest.raises(ValueError, match="scale_a: expected UE4M3 scales .* two FP4 operands"):
         call(fp4, torch.zeros(32, 16).to(E4M3), nv, nv, out_dtype=torch.float32, platform="b200")
     fp8, e8m0 = fp4.view(torch.uint8).view(E4M3), torch.ones(512).to(E8M0)
+    with pytest.raises(ValueError, match="scale_a: expected UE4M3 scales .* two FP4 operands"):
+        call(fp8, fp4.t(), e8m0, e8m0, out_dtype=torch.float32, platform="b200")
     for operand, scale in ((fp4.t(), nv), (fp8.t(), e8m0)):  # NVFP4's scales as MX; FP4 times FP8
         with pytest.raises(ValueError, match=r"unsupported recipe\(s\). Got mat_a.dtype=torch.float4"):
             call(fp4, operand, scale, MX, scale, MX, SWIZZLED, SWIZZLED, platform="b200")
@@ -171,6 +173,13 @@ def test_what_fits_nothing_is_refused():
             fp4, fp4.t(), two, TWO_LEVELS, two, TWO_LEVELS, [SWIZZLED, PLAIN], [SWIZZLED, PLAIN],
             platform="b200",
         )
+    here, elsewhere = [nv, torch.ones(1)], [nv, torch.ones(1, device="meta")]
+    for name, of_a, of_b in (("scale_a", elsewhere, here), ("scale_b", here, elsewhere)):
+        with pytest.raises(ValueError, match=f"{name}: expected a CPU tensor, got one on meta"):
+            call(
+                fp4, fp4.t(), of_a, TWO_LEVELS, of_b, TWO_LEVELS, [SWIZZLED, PLAIN], [SWIZZLED, PLAIN],
+                platform="b200",
+            )
     with pytest.raises(ValueError, match="out_dtype: expected float32"):
         call(fp4, fp4.t(), nv, nv, platform="b200")
 

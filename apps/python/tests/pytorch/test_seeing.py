@@ -38,6 +38,7 @@ def test_figures_are_those_of_the_library():
     sqnr = -20 * np.log10(np.linalg.norm(d - reference) / np.linalg.norm(reference))
     assert one.output_sqnr_db == pytest.approx(sqnr)
     assert recording.statistics()["2"].gradient.amax == 1.0
+    assert {name: model[int(name)].statistics() for name in "02"} == recording.statistics()
     scalars = recording.scalars()
     assert scalars["0/activation/amax"] == one.activation.amax
     assert scalars["2/accumulator_error"] < scalars["0/accumulator_error"] * 10

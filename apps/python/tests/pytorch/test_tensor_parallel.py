@@ -13,6 +13,7 @@ import fp8lab
 import fp8lab.torch
 
 IN, HIDDEN, OUT, ROWS = 256, 512, 256, 32
+DEALT = (32, 31, 1)  # evenly, unevenly, to one rank alone
 RECIPES = ("te-current", "deepgemm", "te-delayed")
 CASES = [
     *((recipe, order, "shard", False) for recipe in RECIPES for order in ("before", "after")),
@@ -54,8 +55,44 @@ def parallel(recipe, order, amax, sequence):
     return model
 
 
+def rows_of_ranks(rows):
+    """Inputs and gradients whose halves, a rank's each, differ in their amaxes."""
+    x, dy = log_normal(1, rows, IN).bfloat16(), log_normal(1, rows, HIDDEN, seed=50).bfloat16()
+    x[:, : (rows + 1) // 2] *= 3
+    dy[:, (rows + 1) // 2 :] *= 5
+    return x, dy
+
+
+def replicated(amax, rows):
+    """y, dx, dw and db of a layer that each rank has whole, under rows that are dealt out."""
+    from torch.distributed.tensor import Shard, distribute_module, distribute_tensor
+
+    mesh = dist.device_mesh.init_device_mesh("cpu", (RANKS,))
+    layer = distribute_module(fp8lab.torch.convert(nn.Sequential(mlp()[0]), amax=amax), mesh)[0]
+    x, dy = (distribute_tensor(t, mesh, [Shard(1)]) for t in rows_of_ranks(rows))
+    y = layer(x.requires_grad_())
+    y.backward(dy)
+    return [t.full_tensor().detach() for t in (y, x.grad, layer.weight.grad, layer.bias.grad)]
+
+
+def odd():
+    torch.manual_seed(0)
+    return nn.Sequential(nn.Linear(IN, OUT + 1)).bfloat16()
+
+
+def columns_of_ranks():
+    """y of a layer whose columns do not come out even."""
+    from torch.distributed.tensor import Replicate
+    from torch.distributed.tensor.parallel import ColwiseParallel, parallelize_module
+
+    mesh = dist.device_mesh.init_device_mesh("cpu", (RANKS,))
+    layer = fp8lab.torch.convert(odd(), rule="all")
+    return parallelize_module(layer, mesh, {"0": ColwiseParallel(output_layouts=Replicate())})(data(0)[0]).detach()
+
+
 def rank(index, folder):
-    results = {}
+    results = {(amax, rows): replicated(amax, rows) for amax in ("shard", "whole") for rows in DEALT}
+    results["columns"] = columns_of_ranks()
     for case in CASES:
         recipe, _, _, sequence = case
         model, seen = parallel(*case), []
@@ -162,6 +199,36 @@ def test_a_sequence_that_is_dealt_out_changes_no_bit_of_the_scales(results):
         for dealt, plain in zip(results[(recipe, "before", amax, True)], results[(recipe, "before", amax, False)]):
             for name, got, expected in zip(("y", "dx", "dw0", "db0", "dw2"), dealt, plain):
                 assert_same_bits(got, expected, f"{recipe}: {name}")
+
+
+@pytest.mark.parametrize("rows", DEALT)
+def test_a_layer_that_each_rank_has_sums_its_gradients(results, rows):
+    whole = fp8lab.torch.convert(nn.Sequential(mlp()[0]))[0]
+
+    def of(x, dy):
+        whole.zero_grad()
+        x = x.clone().requires_grad_()
+        y = whole(x)
+        y.backward(dy)
+        return y.detach(), x.grad, whole.weight.grad, whole.bias.grad
+
+    parts = [of(*given) for given in zip(*(t.chunk(RANKS, 1) for t in rows_of_ranks(rows)))]
+    expected = [torch.cat(one, 1) if i < 2 else sum(one) for i, one in enumerate(zip(*parts))]
+    for name, got, wanted in zip(("y", "dx", "dw", "db"), results["shard", rows], expected, strict=True):
+        assert_same_bits(got, wanted, name)
+    for name, got, wanted, by_shard in zip(("y", "dx"), results["whole", rows], of(*rows_of_ranks(rows)), expected):
+        assert_same_bits(got, wanted, name)
+        assert torch.equal(got, by_shard) == (rows == 1), name
+
+
+def test_columns_that_do_not_come_out_even(results):
+    whole, x = odd()[0], data(0)[0]
+    parts = []
+    for weight, bias in zip(whole.weight.chunk(RANKS), whole.bias.chunk(RANKS)):
+        layer = fp8lab.torch.Fp8Linear(IN, len(weight), dtype=torch.bfloat16)
+        layer.load_state_dict({"weight": weight, "bias": bias})
+        parts.append(layer(x).detach())
+    assert_same_bits(results["columns"], torch.cat(parts, -1))
 
 
 def test_errors():

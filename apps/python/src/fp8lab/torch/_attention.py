@@ -126,6 +126,8 @@ def sdpa(
         if x.dim() < 3 or x.shape[:-3] != query.shape[:-3]:
             expected = f"{[*query.shape[:-3]]} and [heads, rows, columns]"
             raise ValueError(f"{name}: expected {expected}, got {list(x.shape)}")
+        if 0 in x.shape:
+            raise ValueError(f"{name}: expected dimensions above 0, got {list(x.shape)}")
     if is_causal and query.shape[-2] != key.shape[-2]:
         raise ValueError(f"is_causal: expected m = n, got {query.shape[-2]} and {key.shape[-2]}")
     if scale is not None and not scale > 0:

@@ -162,7 +162,7 @@ class _Products(TorchFunctionMode):
         rows = input.shape[-2]
         groups = input.expand(mat2.shape[0], *input.shape[-2:]).flatten(0, 1)
         ends = [rows * (group + 1) for group in range(mat2.shape[0])]
-        return self._groups(found, groups, mat2, ends).reshape(mat2.shape[0], rows, -1)
+        return self._groups(found, groups, mat2, ends).reshape(mat2.shape[0], rows, mat2.shape[2])
 
     def _grouped(
         self, func: Any, input: Tensor, mat2: Tensor, offs: Tensor | None = None, **more: Any

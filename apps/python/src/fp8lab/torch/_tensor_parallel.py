@@ -42,12 +42,15 @@ def linear_of_shards(layer: Any, x: Tensor, weight: Any, bias: Any) -> Any:
     if not isinstance(x, DTensor):
         x = DTensor.from_local(x, mesh, [Replicate()], run_check=False)
     last, placement = x.dim() - 1, weight.placements[0]
+    # Of all ranks, whose shards need not be alike.
+    shape = torch.Size([*x.shape[:-1], weight.shape[0]])
+    stride = torch.empty(shape, device="meta").stride()
     whole = Whole(layer, mesh.get_group()) if layer._fp8_amax_of == "whole" else None
     if placement == Shard(0):
         x = x.redistribute(placements=[Replicate()])
         own_bias = None if bias is None else bias.redistribute(placements=[Shard(0)]).to_local()
         y = _local(layer, whole, x.to_local(grad_placements=[Partial()]), weight.to_local(), own_bias, gradient=True)
-        return DTensor.from_local(y, mesh, [Shard(last)], run_check=False)
+        return DTensor.from_local(y, mesh, [Shard(last)], run_check=False, shape=shape, stride=stride)
     if placement == Shard(1):
         x = x.redistribute(placements=[Shard(last)])
         y = _local(layer, whole, x.to_local(), weight.to_local(), None, activation=True)
@@ -61,7 +64,7 @@ def linear_of_shards(layer: Any, x: Tensor, weight: Any, bias: Any) -> Any:
     own = [None if p is None else p.to_local(grad_placements=grads) for p in (weight, bias)]
     rows = not where.is_replicate()
     y = _local(layer, whole, x.to_local(), own[0], own[1], activation=rows, weight_is_whole=True, gradient=rows)
-    return DTensor.from_local(y, mesh, [where], run_check=False)
+    return DTensor.from_local(y, mesh, [where], run_check=False, shape=shape, stride=stride)
 
 
 def _local(
@@ -99,7 +102,7 @@ class Whole:
     ) -> Tensor:
         out, shape = weight.shape[0], x.shape
         rows = x.reshape(-1, shape[-1])
-        more_rows = torch.cat([rows, self._row(rows, activation), torch.zeros_like(rows[:1])])
+        more_rows = torch.cat([rows, self._row(rows, activation), self._row(rows, False)])
         more_weight = torch.cat([weight, self._row(weight, sharded_weight)])
         more_bias = None if bias is None else torch.cat([bias, bias.new_zeros(1)])
         y = self.layer._fp8_linear(more_rows, more_weight, more_bias)
@@ -107,7 +110,7 @@ class Whole:
         return cut.reshape(*shape[:-1], out)
 
     def _row(self, x: Tensor, sharded: bool) -> Tensor:
-        row = torch.zeros_like(x[:1])
+        row = x.detach().new_zeros((1, x.shape[1]))
         if sharded:
             row[0, 0] = amax_of_all(x, self.group)
         return row
