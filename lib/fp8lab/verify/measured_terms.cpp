@@ -575,6 +575,7 @@ class TermWeights {
     // alone.
     const auto wrong_rows = (left.rowwise().squaredNorm().array() > rounding).count();
     const auto wrong_columns = (left.colwise().squaredNorm().array() > rounding).count();
+    if (rank == 1 && numbers_of_lines(left, rounding, result)) return;
     if (2 * rank <= std::min(wrong_rows, wrong_columns))
       result.lines.push_back(fmt::format("what was added to the right sums is a product of {}",
                                          counted(rank, "term")));
@@ -590,13 +591,43 @@ class TermWeights {
                      "behind its end are not masked",
                      k + rank),
          nullptr});
-    MeasuredMistake& mistake = result.mistakes.back();
+    add_measured(added, result.mistakes.back());
+  }
+
+  /// What is added to the right sums where it is one number for all outputs, or one for each
+  /// column or row, as a bias is. `rounding`: the squares that rounding leaves.
+  bool numbers_of_lines(const Doubles& left, double rounding, Measurement& result) const {
+    if (!part_.product.epilogue.empty() || left.rows() < 4 || left.cols() < 4) return false;
+    const auto add = [&](const char* name, const std::string& text, const Doubles& added) {
+      const Eigen::Index down = left.rows() / added.rows();
+      const Eigen::Index across = left.cols() / added.cols();
+      if ((left - added.replicate(down, across)).squaredNorm() > rounding) return false;
+      result.mistakes.push_back({name, text, nullptr});
+      add_measured(added, result.mistakes.back());
+      return true;
+    };
+    const double mean = left.mean();
+    return add("number_added", fmt::format("{:.4g} (measured) added to all outputs", mean),
+               Doubles::Constant(1, 1, mean)) ||
+           add("bias_added", "a number (measured) added to each column, as a bias is",
+               left.colwise().mean()) ||
+           add("number_added_to_rows", "a number (measured) added to each row",
+               left.rowwise().mean());
+  }
+
+  /// What was added to the measured outputs, as a mistake says it of others. A single row, or
+  /// column, of numbers is that of all.
+  void add_measured(const Doubles& added, MeasuredMistake& mistake) const {
     mistake.added = [added, of = view_.sample()](const Sample& sample) {
+      const auto place = [](const std::vector<std::int64_t>& list, std::int64_t at,
+                            Eigen::Index count) -> std::ptrdiff_t {
+        return count == 1 ? 0 : std::ranges::find(list, at) - list.begin();
+      };
       std::vector<double> values;
       for (const std::int64_t row : sample.rows)
         for (const std::int64_t column : sample.columns) {
-          const auto i = std::ranges::find(of.rows, row) - of.rows.begin();
-          const auto j = std::ranges::find(of.columns, column) - of.columns.begin();
+          const std::ptrdiff_t i = place(of.rows, row, added.rows());
+          const std::ptrdiff_t j = place(of.columns, column, added.cols());
           const bool known = i < added.rows() && j < added.cols();
           values.push_back(known ? added(i, j) : 0.0);
         }
