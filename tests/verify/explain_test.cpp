@@ -9,6 +9,7 @@
 #include "fp8lab/tensors/codes.hpp"
 #include "fp8lab/verify/budget.hpp"
 #include "product/products.hpp"
+#include "product/scaled_units.hpp"
 
 using namespace fp8lab;
 using namespace fp8lab::test;
@@ -121,4 +122,113 @@ TEST_CASE(
         "rows 64-127, columns 128-255: 6170 of 8192 differ; cause: codes_of_other_row_b: B's codes "
         "(measured): row i has those of row i xor 64, under its own scales (1022 of 1022 "
         "sampled)\n");
+}
+
+namespace {
+
+/// A [48, 512] and B [48, 512] of a recipe, N(0, 1) in rows of very different sizes.
+Product product_of_two(const ScaledUnit& unit) {
+  constexpr std::int64_t kRows = 48;
+  constexpr std::int64_t kTerms = 512;
+  const auto values = [](const char* name) {
+    const RandomStream draws(5, name);
+    std::vector<float> all;
+    for (std::int64_t i = 0; i < kRows * kTerms; ++i)
+      all.push_back(static_cast<float>(std::ldexp(
+          draws.normal(static_cast<std::uint64_t>(i)),
+          static_cast<int>(draws.below(static_cast<std::uint64_t>(i / kTerms), 9)) - 4)));
+    return all;
+  };
+  const std::vector<float> a = values("a");
+  const std::vector<float> b = values("b");
+  Product product = product_of(unit, {a, kRows, kTerms});
+  const Product other = product_of(unit, {b, kRows, kTerms});
+  product.problem.b = other.problem.b;
+  product.problem.b_scales = other.problem.b_scales;
+  product.owners.insert(product.owners.end(), other.owners.begin(), other.owners.end());
+  return product;
+}
+
+/// What is said of an output whose rows are doubled where `is_wrong`.
+VerifyReport with_doubled_rows(const Product& product,
+                               const std::function<bool(std::int64_t)>& is_wrong) {
+  std::vector<float> values = decode_codes(FormatId::f32, golden_output(product));
+  const std::int64_t n = product.columns();
+  for (std::size_t at = 0; at < values.size(); ++at)
+    if (is_wrong(static_cast<std::int64_t>(at) / n)) values[at] *= 2.0F;
+  const std::vector<std::byte> codes = cast_output(values, {});
+  return verify(product, {"got", {ElementType::f32, {product.rows(), n}, codes}, nullptr},
+                {.judge_power = false});
+}
+
+}  // namespace
+
+TEST_CASE("explain: a factor on some rows is not taken for scales from other places", "[verify]") {
+  for (const ScaledUnit& unit : kScaledUnits) {
+    const Product product = product_of_two(unit);
+    INFO(unit.preset);
+    const VerifyReport together =
+        with_doubled_rows(product, [](std::int64_t row) { return row / 16 == 1; });
+    REQUIRE(together.diagnosis);
+    REQUIRE(!together.diagnosis->causes.empty());
+    const Cause& region = together.diagnosis->causes.front();
+    INFO(region.name << ": " << region.text);
+    CHECK(!region.vague);
+    CHECK(region.text.starts_with("in rows 16-31, columns 0-47: "));
+    CHECK(region.explained == together.diagnosis->mismatches);
+    CHECK(region.contradicted == 0);
+
+    const VerifyReport apart =
+        with_doubled_rows(product, [](std::int64_t row) { return row % 4 == 1; });
+    REQUIRE(apart.diagnosis);
+    REQUIRE(!apart.diagnosis->causes.empty());
+    const Cause& lines = apart.diagnosis->causes.front();
+    INFO(lines.name << ": " << lines.text);
+    CHECK(!lines.vague);
+    CHECK(lines.text.starts_with("in 12 rows with i mod 4 in 1-1: "));
+    CHECK(lines.name == region.name);
+  }
+}
+
+TEST_CASE("explain: negated columns are no garbage, and are told", "[verify]") {
+  constexpr std::int64_t kRows = 96;
+  constexpr std::int64_t kColumns = 80;
+  const RandomProduct random({.promotion_interval = 128}, {.shape = {kRows, kColumns, 512}});
+  std::vector<float> values = decode_codes(FormatId::f32, golden_output(random.product));
+  for (std::size_t at = 1; at < values.size(); at += 2) values[at] = -values[at];
+  const std::vector<std::byte> codes = cast_output(values, {});
+  const VerifyReport report =
+      verify(random.product, {"got", {ElementType::f32, {kRows, kColumns}, codes}, nullptr},
+             {.judge_power = false});
+  INFO(describe(report));
+  for (const Region& region : report.regions) CHECK(region.content == RegionContent::other);
+  REQUIRE(report.diagnosis);
+  REQUIRE(!report.diagnosis->causes.empty());
+  CHECK(report.diagnosis->causes.front().text.starts_with("in 40 columns with i mod 2 in 1-1: "));
+}
+
+TEST_CASE("explain: what was added to all outputs, to columns or to rows is measured", "[verify]") {
+  constexpr std::int64_t kRows = 96;
+  constexpr std::int64_t kColumns = 80;
+  const RandomProduct random({.promotion_interval = 128}, {.shape = {kRows, kColumns, 512}});
+  const std::vector<float> right = decode_codes(FormatId::f32, golden_output(random.product));
+  const RandomStream draws(3, "added");
+  const auto cause = [&](const std::function<double(std::uint64_t, std::uint64_t)>& added) {
+    std::vector<float> values = right;
+    for (std::size_t at = 0; at < values.size(); ++at)
+      values[at] += static_cast<float>(added(at / kColumns, at % kColumns));
+    const std::vector<std::byte> codes = cast_output(values, {});
+    const VerifyReport report =
+        verify(random.product, {"got", {ElementType::f32, {kRows, kColumns}, codes}, nullptr},
+               {.judge_power = false});
+    return report.diagnosis->causes.empty() ? "none: " + describe(report)
+                                            : report.diagnosis->causes.front().name;
+  };
+  CHECK(cause([](auto, auto) { return 7.0; }) == "number_added");
+  CHECK(cause([&](auto, auto column) { return 20.0 * draws.normal(column); }) == "bias_added");
+  CHECK(cause([&](auto row, auto) { return 20.0 * draws.normal(row); }) == "number_added_to_rows");
+  // A number for each output is neither.
+  CHECK(cause([&](auto row, auto column) {
+          return 20.0 * draws.normal(100 * row + column);
+        }).starts_with("none: "));
 }

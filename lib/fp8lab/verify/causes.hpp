@@ -22,6 +22,7 @@ struct Cause {
   /// the error that the right output has, not codes.
   bool in_fp64 = false;
   std::uint64_t undecided = 0;  ///< mismatches on which the FP64 values cannot decide
+  bool vague = false;  ///< measured numbers without a rule: any simpler cause is the better one
 
   friend bool operator==(const Cause&, const Cause&) = default;
 };

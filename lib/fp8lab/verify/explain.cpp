@@ -54,6 +54,11 @@ std::string lines_text(const std::vector<std::int64_t>& lines, std::int64_t coun
   return fmt::format("{} {}, the first {}", lines.size(), name, lines.front());
 }
 
+/// Whether nothing but measured numbers without a rule explains a sample, or nothing at all.
+bool says_little(const Diagnosis& diagnosis) {
+  return diagnosis.causes.empty() || diagnosis.causes.front().vague;
+}
+
 /// A fault of some rows or columns that are no rectangle: the mistake is sought in them alone.
 void diagnose_lines(const Product& product, std::span<const std::byte> got,
                     const WrongElements& wrong, const DiagnosisOptions& how, VerifyReport& report) {
@@ -73,12 +78,38 @@ void diagnose_lines(const Product& product, std::span<const std::byte> got,
     const std::vector<std::int64_t> others = spread(across, kAcross);
     Diagnosis found =
         diagnose(product, got, columns ? Sample{others, chosen} : Sample{chosen, others}, one);
-    if (found.causes.empty()) continue;
+    if (says_little(found)) continue;
     for (Cause& cause : found.causes)
       cause.text = fmt::format("in {}: {}", lines_text(lines, count, columns), cause.text);
     report.diagnosis = std::move(found);
     return;
   }
+}
+
+/// Whether a cause explains all of its sample.
+bool is_whole(const Diagnosis& diagnosis) {
+  if (diagnosis.causes.empty()) return false;
+  const Cause& cause = diagnosis.causes.front();
+  return !cause.vague && cause.explained == diagnosis.mismatches && cause.contradicted == 0;
+}
+
+/// The diagnosis of the regions, where these hold all mismatches and one cause explains them all.
+std::optional<Diagnosis> diagnosis_of_regions(const VerifyReport& report) {
+  std::uint64_t inside = 0;
+  for (const Region& region : report.regions) {
+    if (!region.diagnosis || !is_whole(*region.diagnosis)) return std::nullopt;
+    if (region.diagnosis->causes.front().name !=
+        report.regions.front().diagnosis->causes.front().name)
+      return std::nullopt;
+    inside += region.mismatches;
+  }
+  if (inside == 0 || inside != report.comparison.bit_mismatches) return std::nullopt;
+  Diagnosis found = *report.regions.front().diagnosis;
+  const std::string where = report.regions.size() == 1
+                                ? place_of(report.regions.front())
+                                : fmt::format("{} regions", report.regions.size());
+  for (Cause& cause : found.causes) cause.text = fmt::format("in {}: {}", where, cause.text);
+  return found;
 }
 
 }  // namespace
@@ -99,7 +130,10 @@ void diagnose_what_counts(const Product& product, std::span<const std::byte> gol
       return region.content != RegionContent::other ||
              (region.diagnosis && !region.diagnosis->causes.empty());
     });
-    if (report.diagnosis->causes.empty() && !by_regions)
+    if (!says_little(*report.diagnosis)) return;
+    if (std::optional<Diagnosis> found = diagnosis_of_regions(report))
+      report.diagnosis = std::move(found);
+    else if (!by_regions)
       diagnose_lines(product, got, WrongElements(product.output.format, golden, got), how, report);
   } else if (!report.budget->outside.empty()) {
     report.diagnosis =

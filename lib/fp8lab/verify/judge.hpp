@@ -42,6 +42,11 @@ class Judge {
                         std::span<const double> tolerances);
   [[nodiscard]] bool any_cause() const { return !diagnosis_.causes.empty(); }
 
+  /// Marks the causes found so far: their numbers were measured and follow no rule.
+  void call_vague() {
+    for (Cause& cause : diagnosis_.causes) cause.vague = true;
+  }
+
   /// Counts a hypothesis that was not computed, since it cannot explain even a few mismatches.
   void dismiss() { ++diagnosis_.tried; }
 

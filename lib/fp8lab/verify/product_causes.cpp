@@ -129,7 +129,7 @@ class ProductHypotheses {
     const bool levels = p.a_scales.tensor_scale != 1.0F || p.b_scales.tensor_scale != 1.0F;
     judge_.consider_in_fp64(
         levels ? "other_tensor_scale" : "other_factor",
-        fmt::format("{} is {:.6g} times the right one in all outputs",
+        fmt::format("{} is {:.6g} times the right one",
                     levels ? "a tensor scale" : "a scale of the whole sum, or alpha,", ratio),
         values, tolerances);
   }
@@ -620,8 +620,10 @@ std::vector<std::string> try_measured(const MeasuredPart& part, const Product& s
   stage(measure_terms);
   stage(measure_codes);
   stage(measure_both_scales);
+  const bool is_explained = judge.any_cause();
   for (const MeasuredMistake& mistake : vague)
     if (!judge.any_cause()) hypotheses.measured(mistake);
+  if (!is_explained) judge.call_vague();
   epilogue();
   if (!sampled.epilogue.empty()) factor();
   return lines;

@@ -6,6 +6,8 @@
 #include <array>
 #include <cmath>
 #include <cstring>
+#include <map>
+#include <optional>
 
 #include "fp8lab/metrics/code_comparison.hpp"
 #include "fp8lab/metrics/ulp.hpp"
@@ -237,26 +239,18 @@ std::vector<Region> find_regions(FormatId id, std::span<const std::byte> golden,
   return regions;
 }
 
-bool unrelated(FormatId id, std::span<const std::byte> golden, std::span<const std::byte> got,
-               std::int64_t columns, const Region& region) {
-  constexpr std::uint64_t kEnough = 256;
-  constexpr double kCorrelated = 0.25;
-  if (region.size() < kEnough) return false;
-  std::vector<std::array<double, 2>> pairs;
-  std::array<double, 2> mean{};
-  for (std::int64_t row = region.row; row < region.row + region.rows; ++row)
-    for (std::int64_t column = region.column; column < region.column + region.columns; ++column) {
-      const auto at = static_cast<std::size_t>(row * columns + column);
-      const double x = decode(format(id), code_at(id, golden, at));
-      // Garbage has any exponent: squares of what is left must stay finite.
-      const double y = decode(format(id), code_at(id, got, at));
-      if (!std::isfinite(x) || !std::isfinite(y)) continue;
-      pairs.push_back({x, y});
-      mean[0] += x;
-      mean[1] += y;
-    }
-  if (2 * pairs.size() < region.size()) return true;
-  for (double& m : mean) m /= static_cast<double>(pairs.size());
+namespace {
+
+/// A right number and what stands in its place.
+using Pair = std::array<double, 2>;
+
+/// The correlation of pairs, without its sign; unset where one side is the same in all of them.
+std::optional<double> correlation(std::span<const Pair> pairs) {
+  Pair mean{};
+  for (const auto& [x, y] : pairs) {
+    mean[0] += x / static_cast<double>(pairs.size());
+    mean[1] += y / static_cast<double>(pairs.size());
+  }
   double xx = 0.0;
   double yy = 0.0;
   double xy = 0.0;
@@ -265,12 +259,77 @@ bool unrelated(FormatId id, std::span<const std::byte> golden, std::span<const s
     yy += (y - mean[1]) * (y - mean[1]);
     xy += (x - mean[0]) * (y - mean[1]);
   }
-  return xx > 0.0 && std::abs(xy) < kCorrelated * std::sqrt(xx) * std::sqrt(yy);
+  if (!(xx > 0.0) || !(yy > 0.0)) return std::nullopt;
+  return std::abs(xy) / (std::sqrt(xx) * std::sqrt(yy));
+}
+
+/// The mean correlation within the rows, or columns, that have enough pairs; 0 where none has.
+double correlation_of_lines(const std::map<std::int64_t, std::vector<Pair>>& lines) {
+  constexpr std::size_t kEnough = 8;
+  double sum = 0.0;
+  std::size_t count = 0;
+  for (const auto& [line, pairs] : lines) {
+    const auto own = pairs.size() < kEnough ? std::nullopt : correlation(pairs);
+    sum += own.value_or(0.0);
+    count += own ? 1 : 0;
+  }
+  return count == 0 ? 0.0 : sum / static_cast<double>(count);
+}
+
+/// Finite numbers of a region: all, and by row and column.
+struct FinitePairs {
+  std::vector<Pair> all{};
+  std::map<std::int64_t, std::vector<Pair>> of_rows{};
+  std::map<std::int64_t, std::vector<Pair>> of_columns{};
+  bool mostly_finite = false;  ///< at least half of the elements that were looked at are
+};
+
+FinitePairs finite_pairs(FormatId id, std::span<const std::byte> golden,
+                         std::span<const std::byte> got, std::int64_t columns,
+                         const Region& region) {
+  constexpr std::int64_t kLines = 256;  // that are looked at
+  FinitePairs found;
+  std::size_t count = 0;
+  for (const std::int64_t row : spread(region.rows, kLines))
+    for (const std::int64_t column : spread(region.columns, kLines)) {
+      const auto at =
+          static_cast<std::size_t>((region.row + row) * columns + region.column + column);
+      // Garbage has any exponent: squares of what is left must stay finite.
+      const Pair pair{decode(format(id), code_at(id, golden, at)),
+                      decode(format(id), code_at(id, got, at))};
+      ++count;
+      if (!std::isfinite(pair[0]) || !std::isfinite(pair[1])) continue;
+      found.all.push_back(pair);
+      found.of_rows[row].push_back(pair);
+      found.of_columns[column].push_back(pair);
+    }
+  found.mostly_finite = 2 * found.all.size() >= count;
+  return found;
+}
+
+}  // namespace
+
+bool unrelated(FormatId id, std::span<const std::byte> golden, std::span<const std::byte> got,
+               std::int64_t columns, const Region& region) {
+  constexpr std::uint64_t kEnough = 256;
+  constexpr double kCorrelated = 0.25;
+  constexpr double kCorrelatedInLines = 0.7;
+  if (region.size() < kEnough) return false;
+  const FinitePairs pairs = finite_pairs(id, golden, got, columns, region);
+  if (!pairs.mostly_finite) return true;
+  const std::optional<double> all = correlation(pairs.all);
+  // A factor of each row, or of each column, hides what goes together.
+  return all && *all < kCorrelated && correlation_of_lines(pairs.of_rows) < kCorrelatedInLines &&
+         correlation_of_lines(pairs.of_columns) < kCorrelatedInLines;
+}
+
+std::string place_of(const Region& region) {
+  return fmt::format("{}, {}", range("row", region.row, region.rows),
+                     range("column", region.column, region.columns));
 }
 
 std::string describe(const Region& region) {
-  std::string text = fmt::format("{}, {}: ", range("row", region.row, region.rows),
-                                 range("column", region.column, region.columns));
+  std::string text = place_of(region) + ": ";
   switch (region.content) {
     case RegionContent::zeros:
       return text + "all zero";
