@@ -18,27 +18,27 @@ constexpr std::array<GroupElements, 4> kCompressedGroups{{{FormatId::e4m3fn, Sca
                                                           {FormatId::e2m1, ScaleKind::e8m0},
                                                           {FormatId::e2m1, ScaleKind::two_level}}};
 
-constexpr std::array<Layout, 1> kCompressedLayouts{{
-    {.name = "compressed-tensors",
-     .method = "compressed-tensors",
-     .codes = "weight",
-     .scale = "weight_scale",
-     .input_scale = "input_scale",
-     .kept_key = "ignore",
-     .takes = {true, true, true},
-     .groups = kCompressedGroups,
-     .source = "compressed-tensors 0.20.0, quantization/lifecycle/initialize.py and "
-               "compressors/{naive_quantized,nvfp4,mxfp4,mxfp6,mxfp8}/base.py",
-     .scalar_dimensions = 1,
-     .row_dimensions = 2,
-     .has_bf16_scales = true,
-     .mixes_schemes = true,
-     .packed_codes = "weight_packed",
-     .tensor_scale = "weight_global_scale",
-     .two_level_input_scale = "input_global_scale",
-     .kv_scales = KvPlace::attention,
-     .stores_multiplier = true,
-     .joins_tensor_scales = true}}};
+constexpr std::array<Layout, 1> kCompressedLayouts{
+    {{.name = "compressed-tensors",
+      .method = "compressed-tensors",
+      .codes = "weight",
+      .scale = "weight_scale",
+      .input_scale = "input_scale",
+      .kept_key = "ignore",
+      .takes = {true, true, true},
+      .groups = kCompressedGroups,
+      .source = "compressed-tensors 0.20.0, quantization/lifecycle/initialize.py and "
+                "compressors/{naive_quantized,nvfp4,mxfp4,mxfp6,mxfp8}/base.py",
+      .scalar_dimensions = 1,
+      .row_dimensions = 2,
+      .has_bf16_scales = true,
+      .mixes_schemes = true,
+      .packed_codes = "weight_packed",
+      .tensor_scale = "weight_global_scale",
+      .two_level_input_scale = "input_global_scale",
+      .kv_scales = KvPlace::attention,
+      .stores_multiplier = true,
+      .joins_tensor_scales = true}}};
 
 constexpr std::array<StoredNames, 2> kCompressedNames{{
     {".weight_packed", ".weight_scale", ".weight_global_scale", ".weight", true},

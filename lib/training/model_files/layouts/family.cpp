@@ -47,9 +47,12 @@ std::vector<StoredNames> all_names() {
 }  // namespace
 
 std::span<const LayoutFamily* const> layout_families() {
-  static const std::vector<const LayoutFamily*> kFamilies{
-      &compressed_tensors_family(), &modelopt_family(), &fp8_family(),
-      &torchao_family(),            &gpt_oss_family(),  &quark_family()};
+  static const std::vector<const LayoutFamily*> kFamilies{&compressed_tensors_family(),
+                                                          &modelopt_family(),
+                                                          &fp8_family(),
+                                                          &torchao_family(),
+                                                          &gpt_oss_family(),
+                                                          &quark_family()};
   return kFamilies;
 }
 

@@ -18,69 +18,69 @@ using Json = nlohmann::ordered_json;
 constexpr std::array<GroupElements, 1> kMxfp8Groups{{{FormatId::e4m3fn, ScaleKind::e8m0}}};
 constexpr std::array<GroupElements, 1> kMxfp4Groups{{{FormatId::e2m1, ScaleKind::e8m0}}};
 
-constexpr std::array<Layout, 6> kFp8Layouts{{
-    {.name = "hf-fp8",
-     .method = "fp8",
-     .codes = "weight",
-     .scale = "weight_scale_inv",
-     .input_scale = "activation_scale",
-     .kept_key = "modules_to_not_convert",
-     .takes = {true, false, true},
-     .groups = {},
-     .source =
-         "transformers 5.23.0, integrations/finegrained_fp8.py and utils/quantization_config.py"},
-    {.name = "deepseek",
-     .method = "fp8",
-     .codes = "weight",
-     .scale = "weight_scale_inv",
-     .input_scale = "",
-     .kept_key = "modules_to_not_convert",
-     .takes = {false, false, true},
-     .groups = {},
-     .source = "DeepSeek-V3, README_WEIGHTS.md and config.json"},
-    {.name = "deepseek-v4",
-     .method = "fp8",
-     .codes = "weight",
-     .scale = "scale",
-     .input_scale = "",
-     .kept_key = "modules_to_not_convert",
-     .takes = {false, false, true},
-     .groups = kMxfp4Groups,
-     .source = "DeepSeek-V4, config.json and inference/convert.py",
-     .e8m0_type = ElementType::e8m0fnu,
-     .packed_type = ElementType::i8,
-     .blocks_are_e8m0 = true,
-     .mixes_schemes = true,
-     .keeps_inputs = true},
-    {.name = "autofp8",
-     .method = "fp8",
-     .codes = "weight",
-     .scale = "weight_scale",
-     .input_scale = "input_scale",
-     .kept_key = "ignored_layers",
-     .takes = {true, false, false},
-     .groups = {},
-     .source = "vLLM, model_executor/layers/quantization/fp8.py (files of AutoFP8)",
-     .scalar_dimensions = 1},
-    {.name = "fbgemm",
-     .method = "fbgemm_fp8",
-     .codes = "weight",
-     .scale = "weight_scale",
-     .input_scale = "",
-     .kept_key = "modules_to_not_convert",
-     .takes = {false, true, false},
-     .groups = {},
-     .source = "transformers 5.23.0, integrations/fbgemm_fp8.py",
-     .row_dimensions = 2},
-    {.name = "mxfp8",
-     .method = "mxfp8",
-     .codes = "weight",
-     .scale = "weight_scale_inv",
-     .input_scale = "",
-     .kept_key = "modules_to_not_convert",
-     .takes = {false, false, false},
-     .groups = kMxfp8Groups,
-     .source = "MiniMax-M3, config.json and tensors"}}};
+constexpr std::array<Layout, 6> kFp8Layouts{
+    {{.name = "hf-fp8",
+      .method = "fp8",
+      .codes = "weight",
+      .scale = "weight_scale_inv",
+      .input_scale = "activation_scale",
+      .kept_key = "modules_to_not_convert",
+      .takes = {true, false, true},
+      .groups = {},
+      .source =
+          "transformers 5.23.0, integrations/finegrained_fp8.py and utils/quantization_config.py"},
+     {.name = "deepseek",
+      .method = "fp8",
+      .codes = "weight",
+      .scale = "weight_scale_inv",
+      .input_scale = "",
+      .kept_key = "modules_to_not_convert",
+      .takes = {false, false, true},
+      .groups = {},
+      .source = "DeepSeek-V3, README_WEIGHTS.md and config.json"},
+     {.name = "deepseek-v4",
+      .method = "fp8",
+      .codes = "weight",
+      .scale = "scale",
+      .input_scale = "",
+      .kept_key = "modules_to_not_convert",
+      .takes = {false, false, true},
+      .groups = kMxfp4Groups,
+      .source = "DeepSeek-V4, config.json and inference/convert.py",
+      .e8m0_type = ElementType::e8m0fnu,
+      .packed_type = ElementType::i8,
+      .blocks_are_e8m0 = true,
+      .mixes_schemes = true,
+      .keeps_inputs = true},
+     {.name = "autofp8",
+      .method = "fp8",
+      .codes = "weight",
+      .scale = "weight_scale",
+      .input_scale = "input_scale",
+      .kept_key = "ignored_layers",
+      .takes = {true, false, false},
+      .groups = {},
+      .source = "vLLM, model_executor/layers/quantization/fp8.py (files of AutoFP8)",
+      .scalar_dimensions = 1},
+     {.name = "fbgemm",
+      .method = "fbgemm_fp8",
+      .codes = "weight",
+      .scale = "weight_scale",
+      .input_scale = "",
+      .kept_key = "modules_to_not_convert",
+      .takes = {false, true, false},
+      .groups = {},
+      .source = "transformers 5.23.0, integrations/fbgemm_fp8.py",
+      .row_dimensions = 2},
+     {.name = "mxfp8",
+      .method = "mxfp8",
+      .codes = "weight",
+      .scale = "weight_scale_inv",
+      .input_scale = "",
+      .kept_key = "modules_to_not_convert",
+      .takes = {false, false, false},
+      .groups = kMxfp8Groups,
+      .source = "MiniMax-M3, config.json and tensors"}}};
 
 /// Those of Mistral (`qscale_weight`) and ComfyUI (`scale_weight`) too, whose folders have no
 /// configuration of their own.
@@ -203,12 +203,12 @@ class Fp8 final : public LayoutFamily {
 
   /// DeepSeek-V4 says outside of `quantization_config` that its experts are FP4.
   void read_beside(const Json& config, StoredQuantization& stored) const override {
-  if (text_of(config, "expert_dtype") != "fp4") return;
-  FormGroup experts{.name = "expert_dtype", .targets = {}, .form = {}};
-  experts.form = group_form(FormatId::e2m1, ScaleKind::e8m0);
-  experts.targets.emplace_back("*.experts.*", PatternKind::modelopt, "expert_dtype");
-  stored.groups.push_back(std::move(experts));
-}
+    if (text_of(config, "expert_dtype") != "fp4") return;
+    FormGroup experts{.name = "expert_dtype", .targets = {}, .form = {}};
+    experts.form = group_form(FormatId::e2m1, ScaleKind::e8m0);
+    experts.targets.emplace_back("*.experts.*", PatternKind::modelopt, "expert_dtype");
+    stored.groups.push_back(std::move(experts));
+  }
 
   [[nodiscard]] Json describe(const Layout& layout, const ModelSchemes& schemes,
                               const std::vector<std::string>& kept) const override {
@@ -219,9 +219,9 @@ class Fp8 final : public LayoutFamily {
     const auto has_groups = [](const WeightScheme& scheme) {
       return scheme.tiles == WeightTiles::group;
     };
-    const bool among_others = std::any_of(
-        schemes.others.begin(), schemes.others.end(),
-        [&](const ModuleScheme& other) { return has_groups(other.scheme); });
+    const bool among_others =
+        std::any_of(schemes.others.begin(), schemes.others.end(),
+                    [&](const ModuleScheme& other) { return has_groups(other.scheme); });
     if (!layout.blocks_are_e8m0 || (!has_groups(schemes.scheme) && !among_others))
       return Json::object();
     return {{"expert_dtype", "fp4"}};

@@ -14,18 +14,18 @@ using Json = nlohmann::ordered_json;
 
 constexpr std::array<GroupElements, 1> kGptOssGroups{{{FormatId::e2m1, ScaleKind::e8m0}}};
 
-constexpr std::array<Layout, 1> kGptOssLayouts{{
-    {.name = "gpt-oss",
-     .method = "mxfp4",
-     .codes = "_blocks",
-     .scale = "_scales",
-     .input_scale = "",
-     .kept_key = "modules_to_not_convert",
-     .takes = {false, false, false},
-     .groups = kGptOssGroups,
-     .source = "transformers 5.23.0, integrations/mxfp4.py and models/gpt_oss/modeling_gpt_oss.py",
-     .keeps_inputs = true,
-     .fuses_experts = true}}};
+constexpr std::array<Layout, 1> kGptOssLayouts{
+    {{.name = "gpt-oss",
+      .method = "mxfp4",
+      .codes = "_blocks",
+      .scale = "_scales",
+      .input_scale = "",
+      .kept_key = "modules_to_not_convert",
+      .takes = {false, false, false},
+      .groups = kGptOssGroups,
+      .source = "transformers 5.23.0, integrations/mxfp4.py and models/gpt_oss/modeling_gpt_oss.py",
+      .keeps_inputs = true,
+      .fuses_experts = true}}};
 
 void read_gpt_oss(const Json& config, StoredQuantization& stored) {
   read_ignored(config, {"modules_to_not_convert"}, PatternKind::transformers, stored);

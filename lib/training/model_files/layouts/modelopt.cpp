@@ -19,22 +19,22 @@ constexpr std::array<GroupElements, 3> kModeloptGroups{{{FormatId::e4m3fn, Scale
                                                         {FormatId::e2m1, ScaleKind::e8m0},
                                                         {FormatId::e2m1, ScaleKind::two_level}}};
 
-constexpr std::array<Layout, 1> kModeloptLayouts{{
-    {.name = "modelopt",
-     .method = "modelopt",
-     .codes = "weight",
-     .scale = "weight_scale",
-     .input_scale = "input_scale",
-     .kept_key = "ignore",
-     .takes = {true, true, true},
-     .groups = kModeloptGroups,
-     .source = "nvidia-modelopt 0.47.0, torch/export/quant_utils.py, unified_export_hf.py and "
-               "convert_hf_config.py",
-     .spreads_blocks = true,
-     .mixes_schemes = true,
-     .tensor_scale = "weight_scale_2",
-     .kv_scales = KvPlace::projection,
-     .joins_tensor_scales = true}}};
+constexpr std::array<Layout, 1> kModeloptLayouts{
+    {{.name = "modelopt",
+      .method = "modelopt",
+      .codes = "weight",
+      .scale = "weight_scale",
+      .input_scale = "input_scale",
+      .kept_key = "ignore",
+      .takes = {true, true, true},
+      .groups = kModeloptGroups,
+      .source = "nvidia-modelopt 0.47.0, torch/export/quant_utils.py, unified_export_hf.py and "
+                "convert_hf_config.py",
+      .spreads_blocks = true,
+      .mixes_schemes = true,
+      .tensor_scale = "weight_scale_2",
+      .kv_scales = KvPlace::projection,
+      .joins_tensor_scales = true}}};
 
 constexpr std::array<StoredNames, 4> kModeloptNames{{
     {".weight", ".weight_scale", ".weight_scale_2", ".weight"},
@@ -192,8 +192,8 @@ Json own_file_of(const ModelSchemes& schemes, const std::vector<std::string>& ke
 }
 
 constexpr std::array<QuantMethod, 3> kModeloptMethods{{{"modelopt", read_modelopt},
-                                               {"modelopt_fp4", read_modelopt},
-                                               {"modelopt_mixed", read_modelopt}}};
+                                                       {"modelopt_fp4", read_modelopt},
+                                                       {"modelopt_mixed", read_modelopt}}};
 
 class Modelopt final : public LayoutFamily {
  public:

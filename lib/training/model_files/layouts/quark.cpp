@@ -1,4 +1,5 @@
-// AMD's Quark, which is read: no package of it runs on a CPU that its folders could be compared with.
+// AMD's Quark, which is read: no package of it runs on a CPU that its folders could be compared
+// with.
 
 #include <fmt/format.h>
 

@@ -19,24 +19,24 @@ constexpr std::array<GroupElements, 3> kTorchaoGroups{{{FormatId::e4m3fn, ScaleK
                                                        {FormatId::e2m1, ScaleKind::e8m0},
                                                        {FormatId::e2m1, ScaleKind::two_level}}};
 
-constexpr std::array<Layout, 1> kTorchaoLayouts{{
-    {.name = "torchao",
-     .method = "torchao",
-     .codes = "_weight_qdata",
-     .scale = "_weight_scale",
-     .input_scale = "",
-     .kept_key = "modules_to_not_convert",
-     .takes = {true, true, false},
-     .groups = kTorchaoGroups,
-     .source =
-         "torchao 0.18.0, prototype/safetensors/safetensors_support.py and "
-         "prototype/mx_formats/inference_workflow.py; transformers 5.23.0, integrations/torchao.py",
-     .scalar_dimensions = 2,
-     .row_dimensions = 2,
-     .e8m0_type = ElementType::e8m0fnu,
-     .tensor_scale = "_weight_per_tensor_scale",
-     .for_tensor_cores = true,
-     .scales_two_level_inputs = true}}};
+constexpr std::array<Layout, 1> kTorchaoLayouts{
+    {{.name = "torchao",
+      .method = "torchao",
+      .codes = "_weight_qdata",
+      .scale = "_weight_scale",
+      .input_scale = "",
+      .kept_key = "modules_to_not_convert",
+      .takes = {true, true, false},
+      .groups = kTorchaoGroups,
+      .source = "torchao 0.18.0, prototype/safetensors/safetensors_support.py and "
+                "prototype/mx_formats/inference_workflow.py; transformers 5.23.0, "
+                "integrations/torchao.py",
+      .scalar_dimensions = 2,
+      .row_dimensions = 2,
+      .e8m0_type = ElementType::e8m0fnu,
+      .tensor_scale = "_weight_per_tensor_scale",
+      .for_tensor_cores = true,
+      .scales_two_level_inputs = true}}};
 
 constexpr std::array<StoredNames, 1> kTorchaoNames{{
     {.codes = "._weight_qdata",
