@@ -138,6 +138,17 @@ TEST_CASE("a scale of a whole tensor without scales of its tiles is refused", "[
   }
 }
 
+TEST_CASE("an operand without rows has no tiles, and any tensor scale", "[gemm]") {
+  const Operands operands(find_instruction_model("sm90.wgmma.e4m3"), {2, 3, 64}, Data::normal,
+                          Start::none, 9);
+  for (const bool of_a : {true, false}) {
+    GemmProblem p = operands.problem;
+    (of_a ? p.a : p.b).rows = 0;
+    (of_a ? p.a_scales : p.b_scales).tensor_scale = 0.0F;
+    CHECK_NOTHROW(gemm(p, {}));
+  }
+}
+
 TEST_CASE("tensor scales of either operand scale what a block-scaled instruction gives", "[gemm]") {
   std::uint64_t seed = 90;
   for (const Kind& kind : {Kind{"sm100.tcgen05.mxf4nvf4", FormatId::e4m3fn, 16},

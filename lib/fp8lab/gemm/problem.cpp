@@ -46,8 +46,10 @@ void validate_scale_shape(std::string_view name, const InverseScales& scales, co
           counted(scales.values.size(), "value"));
 }
 
-void validate_tensor_scale(std::string_view name, const InverseScales& scales) {
-  require(!scales.empty() || scales.tensor_scale == 1.0F, fmt::format("{}.tensor_scale", name),
+void validate_tensor_scale(std::string_view name, const InverseScales& scales,
+                           const CodeMatrix& m) {
+  const bool has_tiles = !scales.empty() || m.rows == 0 || m.k == 0;
+  require(has_tiles || scales.tensor_scale == 1.0F, fmt::format("{}.tensor_scale", name),
           "1 if there are no scales of its tiles", fmt::format("{}", scales.tensor_scale));
 }
 
@@ -153,8 +155,8 @@ BlockScaleRows gemm_detail::validated_scales(const GemmProblem& given, std::size
           fmt::format("{}", p.promotion_interval));
   validate_scale_shape("a_scales", given.a_scales, given.a);
   validate_scale_shape("b_scales", given.b_scales, given.b);
-  validate_tensor_scale("a_scales", given.a_scales);
-  validate_tensor_scale("b_scales", given.b_scales);
+  validate_tensor_scale("a_scales", given.a_scales, given.a);
+  validate_tensor_scale("b_scales", given.b_scales, given.b);
   validate_promotion("a_scales", p.a_scales, p.a, p.promotion_interval);
   validate_promotion("b_scales", p.b_scales, p.b, p.promotion_interval);
   validate_c_placement(p);
