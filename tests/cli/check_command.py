@@ -5,6 +5,7 @@ Usage: check_command.py PATH_OF_FP8LAB
 Skips with exit code 77 where NumPy or ml_dtypes is missing (./dev setup).
 """
 
+import csv
 import json
 import shutil
 import sys
@@ -276,6 +277,26 @@ def test_faults(folder):
         check(f"{right}: {what} is a finding of kind {kind}", hit, (code, findings))
 
 
+def test_results(folder):
+    """A folder of results holds what the JSON says, and a page of it shows the findings."""
+    right, _, change, kind, name = FAULTS[0]
+    planted = Planted(folder / right, folder / "planted")
+    change(planted)
+    planted.write()
+    dtype = next(row[3] for row in RIGHT if row[0] == right)
+    done = run("check", folder / "planted", "--original", folder / dtype, "--out", folder / "results", "--json")
+    report = json.loads(done.stdout)
+    check("a folder with findings ends with 1", done.returncode == 1, done.stderr)
+    for table, rows in (("findings", report["findings"]), ("errors", report["errors"])):
+        with open(folder / "results/check" / f"{table}.csv", newline="") as file:
+            kept = list(csv.DictReader(file))
+        names = [row.get("name", row.get("weight")) for row in kept]
+        check(f"the table of {table} has those of the JSON", names == [row["name"] for row in rows], (names, rows))
+    works("report", folder / "results", "-o", folder / "page.html")
+    page = (folder / "page.html").read_text()
+    check("the page shows the finding", kind in page and name in page, len(page))
+
+
 def test_published(folder):
     """Folders that were quantized in NumPy, in the layouts of other systems."""
     right = right_folders()
@@ -332,6 +353,7 @@ def main():
         test_published(folder)
         make_right(folder)
         test_faults(folder)
+        test_results(folder)
         test_files(folder)
     finish()
 
