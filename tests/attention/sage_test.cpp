@@ -107,7 +107,7 @@ TEST_CASE("sage: NVFP4 blocks by hand", "[attention]") {
 }
 
 TEST_CASE("sage: errors are those of the formats, and K's mean matters", "[attention]") {
-  const Problem p;
+  const Problem p(136, 136);
   for (const SageKernel& kernel : sage_kernels()) {
     INFO(kernel.name);
     const double error = error_of(p, kernel, {});
@@ -121,7 +121,9 @@ TEST_CASE("sage: errors are those of the formats, and K's mean matters", "[atten
 }
 
 TEST_CASE("sage: right outputs pass, and each mistake is named", "[attention]") {
-  const Problem p(144, 160);
+  const SageOptions alone{.threads = 1};  // small products
+  const Problem small(40, 136);
+  const Problem large(136, 136);  // with two blocks of Q in NVFP4
   struct Case {
     const char* kernel;
     const char* name;
@@ -147,23 +149,25 @@ TEST_CASE("sage: right outputs pass, and each mistake is named", "[attention]") 
   };
   for (const Case& one : cases) {
     const SageKernel& kernel = find_sage_kernel(one.kernel);
+    const Problem& p = kernel.nvfp4 ? large : small;
     const auto verify = [&](const std::vector<float>& o) {
-      return verify_sage_attention(p.inputs(), kernel, {}, o, FormatId::f32);
+      return verify_sage_attention(p.inputs(), kernel, alone, o, FormatId::f32);
     };
     INFO(one.kernel << ", " << one.name);
-    const AttentionVerdict wrong =
-        verify(sage_attention(p.inputs(), kernel, {}, one.variant));
+    const AttentionVerdict wrong = verify(sage_attention(p.inputs(), kernel, alone, one.variant));
     CHECK_FALSE(wrong.pass);
     CHECK(names_of(wrong) == std::vector<std::string>{one.name});
   }
   for (const SageKernel& kernel : sage_kernels()) {
     INFO(kernel.name);
-    const std::vector<float> right = sage_attention(p.inputs(), kernel, {});
+    const Problem& p = small;
+    const std::vector<float> right = sage_attention(p.inputs(), kernel, alone);
     const auto verify = [&](const std::vector<float>& o) {
-      return verify_sage_attention(p.inputs(), kernel, {}, o, FormatId::f32);
+      return verify_sage_attention(p.inputs(), kernel, alone, o, FormatId::f32);
     };
     CHECK(verify(right).pass);
-    const std::vector<float> kept = sage_attention(p.inputs(), kernel, {.smooth = false});
+    const std::vector<float> kept =
+        sage_attention(p.inputs(), kernel, {.smooth = false, .threads = 1});
     CHECK(names_of(verify(kept)) == std::vector<std::string>{"k_mean_not_removed"});
     std::vector<float> strange = right;
     for (std::size_t i = 0; i < strange.size(); ++i) strange[i] = std::sin(static_cast<float>(i));
@@ -190,10 +194,13 @@ TEST_CASE("sage: bad arguments are refused by name", "[attention]") {
                     "Q: expected 1008 values, got 1024 values");
   Problem nan = p;
   nan.k[3] = NAN;
-  CHECK_THROWS_WITH(sage_attention(nan.inputs(), kernel, {}), "K: expected finite numbers, got nan");
+  CHECK_THROWS_WITH(sage_attention(nan.inputs(), kernel, {}),
+                    "K: expected finite numbers, got nan");
   const std::vector<float> narrow(8 * 32 + 16 * 32 + 16 * 32, 1.0F);
-  const SageInputs in{std::span(narrow).first(8 * 32), std::span(narrow).first(16 * 32),
-                      std::span(narrow).first(16 * 32), {1, 1, 8, 16, 32, 32}};
+  const SageInputs in{std::span(narrow).first(8 * 32),
+                      std::span(narrow).first(16 * 32),
+                      std::span(narrow).first(16 * 32),
+                      {1, 1, 8, 16, 32, 32}};
   CHECK_THROWS_WITH(sage_attention(in, find_sage_kernel("sageattention3"), {}),
                     "Q: expected d = 64 or 128, got d = 32");
   CHECK_THROWS_WITH(verify_sage_attention(p.inputs(), kernel, {}, p.v, FormatId::f32, -1.0),

@@ -24,11 +24,11 @@ namespace fp8lab {
 namespace {
 
 constexpr std::array<std::string_view, 2> kGranularities{"per_thread", "per_warp"};
-constexpr std::int64_t kBlock = 16;      ///< elements of an NVFP4 scale
-constexpr std::int64_t kPadding = 128;   ///< rows of NVFP4 operands come in these
-constexpr float kLog2e = 1.44269504F;    ///< as the kernels write it
-constexpr float kInt8Offset = 8.807F;    ///< log2 of P's factor
-constexpr float kHidden = -5000000.0F;   ///< a score outside of the mask, and the first maximum
+constexpr std::int64_t kBlock = 16;     ///< elements of an NVFP4 scale
+constexpr std::int64_t kPadding = 128;  ///< rows of NVFP4 operands come in these
+constexpr float kLog2e = 1.44269504F;   ///< as the kernels write it
+constexpr float kInt8Offset = 8.807F;   ///< log2 of P's factor
+constexpr float kHidden = -5000000.0F;  ///< a score outside of the mask, and the first maximum
 constexpr float kNvfp4Offset = -11.392317422778762F;  ///< log2 of 1 / (448 * 6)
 constexpr float kBlockOffset = -2.584962500721156F;   ///< log2 of 1 / 6
 constexpr float kUnseen = -std::numeric_limits<float>::infinity();
@@ -48,8 +48,7 @@ std::string_view with_source(const char (&own)[N]) {
 float exp2_of(float x) { return static_cast<float>(std::exp2(static_cast<double>(x))); }
 
 float rounded_to(FormatId to, double value) {
-  return static_cast<float>(
-      round_trip(format(to), kNvidiaNosat, static_cast<float>(value)));
+  return static_cast<float>(round_trip(format(to), kNvidiaNosat, static_cast<float>(value)));
 }
 
 std::uint8_t nearest_code(FormatId to, float value) {
@@ -190,8 +189,9 @@ SageCodes nvfp4_rows(std::span<const float> values, std::int64_t shift) {
   SageCodes found{std::vector<std::uint8_t>(values.size()), {}};
   for (std::size_t at = 0; at < values.size(); at += kBlock)
     found.scales.push_back(nvfp4_block(values.subspan(at, kBlock), found.codes.data() + at));
-  std::ranges::rotate(found.scales, found.scales.begin() + static_cast<std::ptrdiff_t>(place_after(
-                                                               0, shift, std::ssize(found.scales))));
+  const std::size_t first = place_after(0, shift, std::ssize(found.scales));
+  std::rotate(found.scales.begin(), found.scales.begin() + static_cast<std::ptrdiff_t>(first),
+              found.scales.end());
   return found;
 }
 
@@ -204,14 +204,13 @@ SageCodes nvfp4_columns(const Head& v, std::int64_t shift) {
 }
 
 /// The product of Q's mean of a block and K, rounded to the input's format.
-std::vector<float> product_of_means(const std::vector<float>& mean, const Head& k,
-                                    FormatId input) {
+std::vector<float> product_of_means(const std::vector<float>& mean, const Head& k, FormatId input) {
   std::vector<float> found;
   for (std::int64_t j = 0; j < k.rows; ++j) {
     double sum = 0.0;
     for (std::int64_t c = 0; c < k.columns; ++c)
-      sum += static_cast<double>(mean[static_cast<std::size_t>(c)]) *
-             static_cast<double>(k.at(j, c));
+      sum +=
+          static_cast<double>(mean[static_cast<std::size_t>(c)]) * static_cast<double>(k.at(j, c));
     found.push_back(rounded_to(input, sum));
   }
   return found;
@@ -223,8 +222,8 @@ std::vector<float> remove_block_means(Head& q, const Head& k, FormatId input) {
   for (std::int64_t first = 0; first < q.rows; first += kPadding) {
     std::vector<float> mean;
     for (std::int64_t c = 0; c < q.columns; ++c) {
-      const auto wide = static_cast<float>(q.sum(c, first, first + kPadding) /
-                                           static_cast<double>(kPadding));
+      const auto wide =
+          static_cast<float>(q.sum(c, first, first + kPadding) / static_cast<double>(kPadding));
       for (std::int64_t r = first; r < first + kPadding; ++r)
         q.at(r, c) = rounded_to(input, static_cast<double>(q.at(r, c) - wide));
       mean.push_back(rounded_to(input, static_cast<double>(wide)));
@@ -382,7 +381,8 @@ class Int8Block {
   void add_sums(std::vector<float> p, std::size_t row) {
     p.resize((p.size() + 15) / 16 * 16, 0.0F);
     if (variant_.sum_after_cast)
-      for (float& one : p) one = decode_table(FormatId::e4m3fn)[nearest_code(FormatId::e4m3fn, one)];
+      for (float& one : p)
+        one = decode_table(FormatId::e4m3fn)[nearest_code(FormatId::e4m3fn, one)];
     for (std::size_t first = 0; first < p.size(); first += 16)
       for (std::size_t t = 0; t < 4; ++t) {
         const std::size_t at = first + 2 * t;
@@ -416,9 +416,9 @@ class Int8Block {
   float scale_;   // of the softmax, to base 2
   float offset_;  // log2 of P's factor
   std::span<float> o_;
-  std::vector<float> maximum_;               // of each row, to base 2, less the offset
-  std::vector<std::array<float, 4>> sums_;   // of the four threads of a row
-  std::vector<std::uint8_t> codes_;          // of P
+  std::vector<float> maximum_;              // of each row, to base 2, less the offset
+  std::vector<std::array<float, 4>> sums_;  // of the four threads of a row
+  std::vector<std::uint8_t> codes_;         // of P
 };
 
 /// Rows of one block of a head in NVFP4.
@@ -552,9 +552,8 @@ class Nvfp4Block {
       const float p = exp2_of(std::fma(s[j], scale_, -shift));
       const std::uint8_t code = wide == 0.0F ? 0 : nearest_code(FormatId::e2m1, p / wide);
       codes_[place * static_cast<std::size_t>(kBlock) + j] = code;
-      sums_[row] += variant_.sum_after_cast
-                        ? decode_table(FormatId::e2m1)[code] * p_scales_[place]
-                        : p;
+      sums_[row] +=
+          variant_.sum_after_cast ? decode_table(FormatId::e2m1)[code] * p_scales_[place] : p;
     }
   }
 
@@ -620,8 +619,9 @@ std::span<const SageKernel> sage_kernels() {
       {"sageattention2.sm89", false, 128, 32, 64, 448.0F, "exact", "sm89.mma.e4m3",
        with_source("Ada, pv_accum_dtype fp32+fp32: tiles of 128 x 64")},
       {"sageattention2pp.sm89", false, 128, 32, 64, 2.25F, "exact", "sm89.mma.e4m3.f16",
-       with_source("Ada, pv_accum_dtype fp32+fp16 (SageAttention2++, the default of sm89): V's codes are "
-              "at most 2.25, P V of a tile is summed in FP16")},
+       with_source(
+           "Ada, pv_accum_dtype fp32+fp16 (SageAttention2++, the default of sm89): V's codes are "
+           "at most 2.25, P V of a tile is summed in FP16")},
       {"sageattention2.sm90", false, 64, 16, 128, 448.0F, "exact", "sm90.wgmma.e4m3",
        with_source("Hopper: tiles of 64 x 128")},
       {"sageattention3", true, 128, 128, 128, 448.0F, "sm120.mma.mxf4nvf4", "sm120.mma.mxf4nvf4",
@@ -684,8 +684,7 @@ std::vector<float> sage_rows(const SageInputs& inputs, const SageKernel& kernel,
 std::vector<float> sage_attention(const SageInputs& inputs, const SageKernel& kernel,
                                   const SageOptions& options, const SageVariant& variant) {
   validate(inputs, kernel, options);
-  return sage_rows(inputs, kernel, options, variant,
-                   attention_blocks(inputs.shape, kernel.q_tile));
+  return sage_rows(inputs, kernel, options, variant, attention_blocks(inputs.shape, kernel.q_tile));
 }
 
 std::vector<double> sage_reference(const SageInputs& inputs, const SageOptions& options) {
@@ -704,10 +703,10 @@ std::vector<double> sage_reference(const SageInputs& inputs, const SageOptions& 
   exact.softmax_scale = options.softmax_scale;
   exact.causal = options.causal;
   exact.threads = options.threads;
-  return attention_reference({shaped(inputs.q, s.heads, s.m, s.d),
-                              shaped(inputs.k, kv_heads, s.n, s.d),
-                              shaped(inputs.v, kv_heads, s.n, s.d_v)},
-                             inputs.q, inputs.k, inputs.v, exact);
+  return attention_reference(
+      {shaped(inputs.q, s.heads, s.m, s.d), shaped(inputs.k, kv_heads, s.n, s.d),
+       shaped(inputs.v, kv_heads, s.n, s.d_v)},
+      inputs.q, inputs.k, inputs.v, exact);
 }
 
 }  // namespace fp8lab
