@@ -84,13 +84,13 @@ Drawn draw(const RunContext& context, const CacheSettings& s, std::int64_t lengt
   const auto values = [&](std::string_view name, std::int64_t rows) {
     return normal_values(context, name, heads * rows * s.head_size, 1.0);
   };
-  Drawn x{attention_tensor(values("attention-fp8/cache/q", s.queries), heads, s.queries,
-                           s.head_size),
-          values("attention-fp8/cache/k", length),
-          values("attention-fp8/cache/v", length),
-          {},
-          heads,
-          length};
+  Drawn x{
+      attention_tensor(values("attention-fp8/cache/q", s.queries), heads, s.queries, s.head_size),
+      values("attention-fp8/cache/k", length),
+      values("attention-fp8/cache/v", length),
+      {},
+      heads,
+      length};
   const auto of_head = static_cast<std::size_t>(length * s.head_size);
   for (std::size_t i = 0; i < x.v.size(); ++i)
     x.v[i] *= static_cast<float>(s.value_sizes[i / of_head]);
@@ -135,10 +135,8 @@ std::vector<float> values_of_rows(std::span<const float> rows) {
 CachePoint measure_rows(const RunContext& context, const CacheSettings& s, std::int64_t length,
                         double size) {
   const std::int64_t d = kDeepSeekRowElements;
-  const std::vector<float> q =
-      normal_values(context, "attention-fp8/rows/q", s.queries * d, 1.0);
-  const std::vector<float> rows =
-      normal_values(context, "attention-fp8/rows/k", length * d, size);
+  const std::vector<float> q = normal_values(context, "attention-fp8/rows/q", s.queries * d, 1.0);
+  const std::vector<float> rows = normal_values(context, "attention-fp8/rows/k", length * d, size);
   const std::vector<float> held = read_deepseek_rows(pack_deepseek_rows(rows));
   const std::vector<float> v = values_of_rows(rows);
   Shapes shape;
@@ -160,29 +158,34 @@ std::size_t place_of_smallest(const std::vector<double>& sizes) {
 }  // namespace
 
 std::string cache_called(std::string_view name) {
-  const bool known = name == kDeepSeekCache ||
-                     std::ranges::find(cache_rules(), name, &CacheRule::name) != cache_rules().end();
-  require(known, "caches",
-          fmt::format("one of {}, {}", names_of(cache_rules()), kDeepSeekCache), name);
+  const bool known =
+      name == kDeepSeekCache ||
+      std::ranges::find(cache_rules(), name, &CacheRule::name) != cache_rules().end();
+  require(known, "caches", fmt::format("one of {}, {}", names_of(cache_rules()), kDeepSeekCache),
+          name);
   return std::string(name);
 }
 
 std::vector<CachePoint> measure_caches(const RunContext& context, const CacheSettings& s) {
   const std::size_t rules = s.rules.size();
   std::vector<Drawn> drawn(s.lengths.size());
-  parallel_points(context, drawn.size(),
-                  [&](std::size_t i) { drawn[i] = draw(context, s, s.lengths[i]); }, 0.0, 0.3);
+  parallel_points(
+      context, drawn.size(), [&](std::size_t i) { drawn[i] = draw(context, s, s.lengths[i]); }, 0.0,
+      0.3);
   std::vector<std::vector<CachePoint>> parts(s.lengths.size() * rules);
-  parallel_points(context, parts.size(), [&](std::size_t i) {
-    const Drawn& x = drawn[i / rules];
-    const std::string& rule = s.rules[i % rules];
-    if (rule != kDeepSeekCache) {
-      parts[i] = measure_rule(context, s, x, rule);
-      return;
-    }
-    for (const double size : s.value_sizes)
-      parts[i].push_back(measure_rows(context, s, x.length, size));
-  }, 0.3);
+  parallel_points(
+      context, parts.size(),
+      [&](std::size_t i) {
+        const Drawn& x = drawn[i / rules];
+        const std::string& rule = s.rules[i % rules];
+        if (rule != kDeepSeekCache) {
+          parts[i] = measure_rule(context, s, x, rule);
+          return;
+        }
+        for (const double size : s.value_sizes)
+          parts[i].push_back(measure_rows(context, s, x.length, size));
+      },
+      0.3);
   std::vector<CachePoint> points;
   for (const std::vector<CachePoint>& part : parts)
     points.insert(points.end(), part.begin(), part.end());
