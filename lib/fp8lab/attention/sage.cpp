@@ -581,7 +581,7 @@ void validate_side(std::string_view name, std::span<const float> values, std::in
   require(std::ssize(values) == size, name, counted(static_cast<std::size_t>(size), "value"),
           counted(values.size(), "value"));
   for (const float value : values)
-    require(std::isfinite(value), name, "finite numbers", fmt::format("{}", value));
+    if (!std::isfinite(value)) throw Error(name, "finite numbers", fmt::format("{}", value));
 }
 
 void validate(const SageInputs& in, const SageKernel& kernel, const SageOptions& o) {

@@ -68,8 +68,8 @@ struct SageOperands {
   std::vector<SageCodes> q;  ///< of each head of Q
   SageCodes k;
   SageCodes v;
-  std::vector<std::vector<float>> added;  ///< NVFP4, of each head of Q: [blocks of 128 rows, n], the
-                                          ///< product of Q's mean and K, which S starts from
+  std::vector<std::vector<float>> added;  ///< NVFP4, of each head of Q: [blocks of 128 rows, n],
+                                          ///< the product of Q's mean and K, which S starts from
 };
 
 /// What a kernel does otherwise, for checks of an output. By default nothing.

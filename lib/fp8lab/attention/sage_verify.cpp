@@ -54,10 +54,11 @@ class SageMistakes {
   }
 
   void neighbours(const std::string& name, const std::string& of, const std::string& each,
-               std::int64_t SageVariant::*member, std::int64_t by) {
+                  std::int64_t SageVariant::*member, std::int64_t by) {
     for (const std::int64_t sign : {1, -1})
-      add(name, fmt::format("each {} has {}'s scale of the {} {}", each, of, each,
-                            sign > 0 ? "after it" : "before it"),
+      add(name,
+          fmt::format("each {} has {}'s scale of the {} {}", each, of, each,
+                      sign > 0 ? "after it" : "before it"),
           [&](SageMistake& m) { m.variant.*member = sign * by; });
   }
 
@@ -69,17 +70,17 @@ class SageMistakes {
     const std::int64_t row = shape_.d / 16;
     if (threads || kernel_.nvfp4) {
       const std::string tile = kernel_.nvfp4 ? "row" : "tile";
-      neighbours("k_scale_of_other_block", "K", tile, &SageVariant::k_scale_shift, threads ? 4 : row);
+      neighbours("k_scale_of_other_block", "K", tile, &SageVariant::k_scale_shift,
+                 threads ? 4 : row);
       neighbours("q_scale_of_other_block", "Q", kernel_.nvfp4 ? "row" : "warp's part",
-              &SageVariant::q_scale_shift, threads ? 8 : row);
+                 &SageVariant::q_scale_shift, threads ? 8 : row);
     }
     neighbours("v_scale_of_other_channel", "V", kernel_.nvfp4 ? "block of 16" : "channel",
-            &SageVariant::v_scale_shift, 1);
+               &SageVariant::v_scale_shift, 1);
   }
 
   void of_int8() {
-    add("v_scale_dropped", "V's scales are 1",
-        [](SageMistake& m) { m.variant.no_v_scale = true; });
+    add("v_scale_dropped", "V's scales are 1", [](SageMistake& m) { m.variant.no_v_scale = true; });
     add("int8_rounding", "INT8 codes of Q and K are rounded to even at ties",
         [](SageMistake& m) { m.variant.even_ties = true; });
     add("int8_rounding", "INT8 codes of Q and K are cut",
@@ -113,8 +114,7 @@ class SageMistakes {
                            ? static_cast<double>(options_.softmax_scale)
                            : 1.0 / std::sqrt(static_cast<double>(shape_.d));
     const auto scale = [&](const char* name, const char* text, double value) {
-      add(name, text,
-          [&](SageMistake& m) { m.options.softmax_scale = static_cast<float>(value); });
+      add(name, text, [&](SageMistake& m) { m.options.softmax_scale = static_cast<float>(value); });
     };
     scale("softmax_scale", "the softmax without its scale", 1.0);
     scale("softmax_scale", "the softmax's scale applied twice", own * own);

@@ -97,7 +97,8 @@ class TorchAttention {
       sum += static_cast<double>(q[i]) * static_cast<double>(k[i]);
     const float plain = to_bf16(sum);
     if (options_.soft_cap == 0.0F) return plain;
-    const float inner = to_bf16(static_cast<double>(plain) / static_cast<double>(options_.soft_cap));
+    const float inner =
+        to_bf16(static_cast<double>(plain) / static_cast<double>(options_.soft_cap));
     return product_in_bf16(to_bf16(std::tanh(static_cast<double>(inner))), options_.soft_cap);
   }
 
@@ -184,7 +185,8 @@ AttentionGates::AttentionGates(const AttentionInputs& inputs, const AttentionOpt
 
 CodeComparison AttentionGates::compare(std::span<const float> o) const {
   const FloatEnvironment environment;
-  return compare_codes(format(output_), reference_, cast_output(o, default_output(output_), threads_),
+  return compare_codes(format(output_), reference_,
+                       cast_output(o, default_output(output_), threads_),
                        {.tolerances = all_tolerances(output_), .threads = threads_});
 }
 
@@ -195,9 +197,9 @@ std::vector<bool> AttentionGates::pass(const CodeComparison& c) const {
   const bool finite = c.values.non_finite_mismatches == 0;
   for (std::size_t g = 0; g < kCloseGates.size(); ++g)
     passes.push_back(finite && c.far.at(gates().size() + g) == 0);
-  const double farthest =
-      output_ == FormatId::bf16 ? static_cast<double>(to_bf16(c.values.max_absolute))
-                                : c.values.max_absolute;
+  const double farthest = output_ == FormatId::bf16
+                              ? static_cast<double>(to_bf16(c.values.max_absolute))
+                              : c.values.max_absolute;
   passes.push_back(c.bitwise() || (finite && farthest <= flash_attention_limit_));
   return passes;
 }

@@ -28,12 +28,12 @@ std::span<const AttentionGateText> attention_gate_texts();
 /// FlashAttention's rule compares with PyTorch: max |y - x| <= 2 max |t - x| + 2 max |(x + 0.3 -
 /// 0.3) - x| (3 times with a soft cap), where t is attention in BF16 with P rounded to E4M3 without
 /// a scale, and all differences are rounded to BF16. t is computed here as that test does: values
-/// times descales, K times the softmax's scale, scores and O are rounded to BF16; sums are *assumed*
-/// to be exact before that.
+/// times descales, K times the softmax's scale, scores and O are rounded to BF16; sums are
+/// *assumed* to be exact before that.
 class AttentionGates {
  public:
-  /// Inputs and options as for `attention`; `output`: f32, bf16, f16, e4m3fn or e5m2. Throws `Error`
-  /// for what does not fit.
+  /// Inputs and options as for `attention`; `output`: f32, bf16, f16, e4m3fn or e5m2. Throws
+  /// `Error` for what does not fit.
   AttentionGates(const AttentionInputs& inputs, const AttentionOptions& options, FormatId output);
 
   /// The errors of an output [heads, m, d_v], which is cast to the output's format first.
