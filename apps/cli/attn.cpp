@@ -6,6 +6,7 @@
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <optional>
+#include <span>
 #include <string>
 #include <utility>
 #include <vector>
@@ -13,6 +14,7 @@
 #include "fp8lab/attention/calls.hpp"
 #include "fp8lab/attention/kv_cache.hpp"
 #include "fp8lab/attention/report.hpp"
+#include "fp8lab/attention/sage.hpp"
 #include "fp8lab/attention/verify.hpp"
 #include "fp8lab/core/error.hpp"
 #include "fp8lab/core/json_text.hpp"
@@ -20,6 +22,7 @@
 #include "fp8lab/core/threads.hpp"
 #include "fp8lab/io/operand.hpp"
 #include "fp8lab/product/product.hpp"
+#include "fp8lab/verify/attention_gates.hpp"
 #include "json_number.hpp"
 #include "models.hpp"
 #include "non_finite.hpp"
@@ -47,12 +50,16 @@ struct AttnArguments {
   std::string row_sum;
   const AttentionCall* q_tile_of = nullptr;   ///< whose tile for the head size is taken
   const AttentionCall* kv_tile_of = nullptr;  ///< likewise
+  const SageKernel* sage = nullptr;           ///< in place of `attention`
+  std::string granularity;
+  bool no_smoothing = false;
   std::string call;
   std::string kv_cache;
   std::string pack_rows;
   std::string check;
   std::string check_dtype;
   double tolerance = 0.0;
+  bool gates = false;
   ModelFiles models;
   std::vector<Backend> backends;
   std::string backend;
@@ -220,15 +227,51 @@ void print_text(const AttnArguments& options, const AttentionInputs& in,
   print_tile("all", report.total);
 }
 
-void save(const AttnArguments& options, const AttentionInputs& in, const AttentionResult& result) {
+void save(const AttnArguments& options, const std::vector<std::int64_t>& shape,
+          std::span<const float> o) {
   const OutputCast cast = default_output(find_format(options.output_dtype).id);
-  const std::vector<std::byte> codes = cast_output(result.o, cast, options.attention.threads);
-  save_tensor(options.output, "o",
-              {element_type_of(cast.format), {in.q.heads, in.q.rows, in.v.columns}, codes, false});
+  const std::vector<std::byte> codes = cast_output(o, cast, options.attention.threads);
+  save_tensor(options.output, "o", {element_type_of(cast.format), shape, codes, false});
+}
+
+/// A call of SageAttention, whose rule leaves few options.
+void use_sage(const Command& command, AttnArguments& options) {
+  options.sage = &find_sage_kernel(options.call);
+  for (const char* option : {"--dtype",
+                             "--scale-q",
+                             "--scale-k",
+                             "--scale-v",
+                             "--qk-model",
+                             "--pv-model",
+                             "--two-level",
+                             "--q-tile",
+                             "--kv-tile",
+                             "--p-offset",
+                             "--rescale-threshold",
+                             "--tile-order",
+                             "--p-format",
+                             "--row-sum",
+                             "--window-left",
+                             "--window-right",
+                             "--soft-cap",
+                             "--sinks",
+                             "--splits",
+                             "--kv-cache",
+                             "--pack-rows",
+                             "--gate",
+                             "--models"})
+    require(command.count(option) == 0, option,
+            fmt::format("nothing with {}, whose rule decides it", options.call), "it");
+  require(!options.sage->nvfp4 || command.count("--granularity") == 0, "--granularity",
+          "a kernel with INT8 scales", options.call);
 }
 
 /// Options that the call decides and nobody gave.
 void use_call(const Command& command, AttnArguments& options) {
+  if (options.call.starts_with("sage")) return use_sage(command, options);
+  for (const char* option : {"--granularity", "--no-smoothing"})
+    require(command.count(option) == 0, option, "a --call of SageAttention",
+            options.call.empty() ? "none" : options.call);
   if (options.call.empty()) return;
   const AttentionCall& call = find_attention_call(options.call);
   const AttentionOptions& known = call.options;
@@ -246,8 +289,63 @@ void use_call(const Command& command, AttnArguments& options) {
   if (!given("--row-sum")) options.row_sum = to_string(known.row_sum);
 }
 
-/// Compares an output of a kernel. Returns an exit code.
-int check(const AttnArguments& options, const AttentionInputs& in, NonFiniteReport non_finite) {
+/// Whether the output passes each of `attention_gate_texts()`; empty if nobody asks.
+std::vector<bool> gates_of(const AttnArguments& options, const AttentionInputs& in,
+                           std::span<const float> got, FormatId output) {
+  if (!options.gates) return {};
+  const AttentionGates gates(in, options.attention, output);
+  return gates.pass(gates.compare(got));
+}
+
+void print_gates(const std::vector<bool>& passes) {
+  if (passes.empty()) return;
+  fmt::print("shipped gates on this output:\n");
+  for (std::size_t i = 0; i < passes.size(); ++i) {
+    const AttentionGateText& gate = attention_gate_texts()[i];
+    say("  {:<21} {:<6} {} ({})\n", gate.name, passes[i] ? "passes" : "fails", gate.text,
+        gate.source);
+  }
+}
+
+/// Prints what a check found. Returns an exit code.
+int print_verdict(const AttnArguments& options, const AttentionVerdict& verdict,
+                  const std::vector<bool>& gates, const NonFiniteReport& non_finite) {
+  if (!options.json) {
+    fmt::print("{}", verdict.text());
+    print_gates(gates);
+    return verdict.pass ? kPass : kMismatch;
+  }
+  nlohmann::json causes = nlohmann::json::array();
+  for (const AttentionCause& c : verdict.causes)
+    causes.push_back({{"name", c.name},
+                      {"text", c.text},
+                      {"mismatches", c.mismatches},
+                      {"distance", json_number(c.distance)}});
+  nlohmann::json shipped = nlohmann::json::object();
+  for (std::size_t i = 0; i < gates.size(); ++i)
+    shipped[std::string(attention_gate_texts()[i].name)] = static_cast<bool>(gates[i]);
+  const nlohmann::json text{{"verdict", verdict.pass ? "pass" : "mismatch"},
+                            {"outputs", verdict.outputs},
+                            {"mismatches", verdict.mismatches},
+                            {"distance", json_number(verdict.distance)},
+                            {"where", verdict.where},
+                            {"measured", verdict.measured},
+                            {"non_finite_counts", to_json(non_finite)},
+                            {"gates", shipped},
+                            {"causes", causes}};
+  fmt::print("{}\n", json_text(text, 2));
+  return verdict.pass ? kPass : kMismatch;
+}
+
+/// An output that is checked.
+struct CheckedOutput {
+  std::vector<float> values;
+  FormatId format;
+};
+
+/// The file of `--check`, [heads, m, d_v].
+CheckedOutput load_checked(const AttnArguments& options, std::vector<std::int64_t> shape,
+                           NonFiniteReport& non_finite) {
   std::optional<ElementType> type;
   if (!options.check_dtype.empty()) type = find_element_type(options.check_dtype);
   const Operand got = load_operand(options.check, type);
@@ -255,37 +353,118 @@ int check(const AttnArguments& options, const AttentionInputs& in, NonFiniteRepo
   const std::optional<FormatId> id = format_of(d.type);
   require(id.has_value(), options.check, "floats or FP8 codes; uint8 codes need --check-dtype",
           to_string(d.type));
-  std::vector<std::int64_t> shape{in.q.heads, in.q.rows, in.v.columns};
-  const bool flat = in.q.heads == 1 && d.shape.size() == 2;
+  const bool flat = shape.front() == 1 && d.shape.size() == 2;
   if (flat) shape.erase(shape.begin());
   require(d.shape == shape, options.check, shape_text(shape), shape_text(d.shape));
   non_finite.push_back({options.check, count_non_finite(*id, d.bytes)});
   warn_of_non_finite(non_finite);
+  return {to_float(d), *id};
+}
+
+/// Compares an output of a kernel. Returns an exit code.
+int check(const AttnArguments& options, const AttentionInputs& in, NonFiniteReport non_finite) {
+  const CheckedOutput got =
+      load_checked(options, {in.q.heads, in.q.rows, in.v.columns}, non_finite);
   const AttentionVerdict verdict =
-      verify_attention(in, options.attention, to_float(d), *id, options.tolerance);
-  if (options.json) {
-    nlohmann::json causes = nlohmann::json::array();
-    for (const AttentionCause& c : verdict.causes)
-      causes.push_back({{"name", c.name},
-                        {"text", c.text},
-                        {"mismatches", c.mismatches},
-                        {"distance", json_number(c.distance)}});
-    const nlohmann::json text{{"verdict", verdict.pass ? "pass" : "mismatch"},
-                              {"outputs", verdict.outputs},
-                              {"mismatches", verdict.mismatches},
-                              {"distance", json_number(verdict.distance)},
-                              {"where", verdict.where},
-                              {"measured", verdict.measured},
-                              {"non_finite_counts", to_json(non_finite)},
-                              {"causes", causes}};
-    fmt::print("{}\n", json_text(text, 2));
-  } else {
-    fmt::print("{}", verdict.text());
+      verify_attention(in, options.attention, got.values, got.format, options.tolerance);
+  return print_verdict(options, verdict, gates_of(options, in, got.values, got.format), non_finite);
+}
+
+/// Floats [heads, rows, columns] of a file.
+struct FloatsOfFile {
+  std::vector<float> values;
+  std::vector<std::int64_t> shape;
+  ElementType type;
+  NamedNonFinite non_finite;
+};
+
+FloatsOfFile load_floats(const std::string& name) {
+  const Operand file = load_operand(name);
+  const TensorView& tensor = file.tensor();
+  std::vector<std::int64_t> shape = tensor.shape;
+  if (shape.size() == 2) shape.insert(shape.begin(), 1);
+  const std::optional<FormatId> id = format_of(tensor.type);
+  require(id.has_value() && element_bytes(tensor.type) > 1, name,
+          "floats, which SageAttention quantizes", to_string(tensor.type));
+  require(shape.size() == 3 && !tensor.fortran_order, name,
+          "row-major [heads, rows, columns] or [rows, columns]", shape_text(tensor.shape));
+  return {to_float(tensor), shape, tensor.type, {name, count_non_finite(*id, tensor.bytes)}};
+}
+
+/// Heads and sizes of three tensors. Throws `Error` naming the file that does not fit.
+AttentionShape sage_shape(const Names& files, const FloatsOfFile& q, const FloatsOfFile& k,
+                          const FloatsOfFile& v) {
+  require(k.shape[0] > 0 && q.shape[0] % k.shape[0] == 0, files.k,
+          fmt::format("a number of heads that divides Q's {}", q.shape[0]),
+          fmt::format("{}", k.shape[0]));
+  require(k.shape[2] == q.shape[2], files.k, fmt::format("d = {}, as Q has", q.shape[2]),
+          fmt::format("d = {}", k.shape[2]));
+  require(v.shape[0] == k.shape[0] && v.shape[1] == k.shape[1], files.v,
+          fmt::format("[{}, {}, d_v], as K has", k.shape[0], k.shape[1]), shape_text(v.shape));
+  return {q.shape[0], q.shape[0] / k.shape[0], q.shape[1], k.shape[1], q.shape[2], v.shape[2]};
+}
+
+void print_sage(const AttnArguments& options, const AttentionShape& s, const SageOptions& o,
+                const Comparison& errors, const NonFiniteReport& non_finite) {
+  const std::string_view scales =
+      options.sage->nvfp4 ? std::string_view("blocks of 16") : to_string(o.granularity);
+  if (!options.json) {
+    say("O [{}, {}, {}] over n = {}, d = {}{}; {}, scales {}, inputs in {}{}\n", s.heads, s.m,
+        s.d_v, s.n, s.d, o.causal ? ", causal" : "", options.sage->name, scales,
+        format(o.input).name, o.smooth ? ", K without its mean" : "");
+    say("errors against FP64 on the inputs: relative L2 {:.4g}, max error {:.4g}, bias {:+.3g}\n",
+        errors.relative_l2, errors.max_absolute, errors.mean_signed_relative);
+    return;
   }
-  return verdict.pass ? kPass : kMismatch;
+  const nlohmann::json text{{"call", options.sage->name},
+                            {"heads", s.heads},
+                            {"kv_heads", s.heads / s.group},
+                            {"m", s.m},
+                            {"n", s.n},
+                            {"d", s.d},
+                            {"d_v", s.d_v},
+                            {"causal", o.causal},
+                            {"smooth", o.smooth},
+                            {"scales", scales},
+                            {"input", format(o.input).name},
+                            {"against_inputs", json_of(errors)},
+                            {"non_finite_counts", to_json(non_finite)}};
+  fmt::print("{}\n", json_text(text, 2));
+}
+
+/// SageAttention: computes O, or checks one.
+int run_sage(const AttnArguments& options) {
+  if (!options.output.empty()) require_savable(options.output);
+  const FloatsOfFile q = load_floats(options.files.q);
+  const FloatsOfFile k = load_floats(options.files.k);
+  const FloatsOfFile v = load_floats(options.files.v);
+  const AttentionShape s = sage_shape(options.files, q, k, v);
+  const SageInputs in{q.values, k.values, v.values, s};
+  SageOptions o;
+  if (q.type == ElementType::f16) o.input = FormatId::f16;
+  o.softmax_scale = options.attention.softmax_scale;
+  o.causal = options.attention.causal;
+  o.smooth = !options.no_smoothing;
+  if (!options.granularity.empty()) o.granularity = find_sage_granularity(options.granularity);
+  o.threads = options.attention.threads;
+  NonFiniteReport non_finite{q.non_finite, k.non_finite, v.non_finite};
+  if (!options.check.empty()) {
+    const CheckedOutput got = load_checked(options, {s.heads, s.m, s.d_v}, non_finite);
+    return print_verdict(
+        options,
+        verify_sage_attention(in, *options.sage, o, got.values, got.format, options.tolerance), {},
+        non_finite);
+  }
+  const std::vector<float> out = sage_attention(in, *options.sage, o);
+  if (!options.output.empty()) save(options, {s.heads, s.m, s.d_v}, out);
+  non_finite.push_back({"O", count_non_finite(out)});
+  warn_of_non_finite(non_finite);
+  print_sage(options, s, o, compare(sage_reference(in, o), out), non_finite);
+  return kPass;
 }
 
 int run(AttnArguments options) {
+  if (options.sage != nullptr) return run_sage(options);
   options.attention.backend = find_backend(options.backends, options.backend);
   if (!options.tile_order.empty())
     options.attention.tile_order = find_tile_order(options.tile_order);
@@ -311,11 +490,14 @@ int run(AttnArguments options) {
   if (options.kv_tile_of != nullptr)
     options.attention.kv_tile = options.kv_tile_of->options_for(head).kv_tile;
   NonFiniteReport non_finite{q.non_finite, k.non_finite, v.non_finite};
+  require(!options.gates || !options.check.empty(), "--gate", "--check with a kernel's O",
+          "no --check");
   if (!options.check.empty()) return check(options, in, std::move(non_finite));
   const AttentionReport report = attention_report(q.tensor, k.tensor, v.tensor, options.attention);
   non_finite.push_back({"O", count_non_finite(report.result.o)});
   warn_of_non_finite(non_finite);
-  if (!options.output.empty()) save(options, in, report.result);
+  if (!options.output.empty())
+    save(options, {in.q.heads, in.q.rows, in.v.columns}, report.result.o);
   if (options.json)
     print_json(options, in, report, non_finite);
   else
@@ -379,9 +561,15 @@ void add_attn(Command& app, Action& action, std::vector<Backend> backends) {
       ->add_option("--splits", o.splits,
                    "parts of the tiles of K and V, merged by their log-sum-exp in order")
       ->capture_default_str();
-  command->add_option("--call", options->call,
-                      "a kernel by name, which sets the options that are not given: " +
-                          names_of(attention_calls()));
+  command->add_option(
+      "--call", options->call,
+      "a kernel by name, which sets the options that are not given: " +
+          names_of(attention_calls()) +
+          "; or one that quantizes floats by its own rule: " + names_of(sage_kernels()));
+  command->add_option("--granularity", options->granularity,
+                      "of SageAttention's INT8 scales: per_thread (the default) or per_warp");
+  command->add_flag("--no-smoothing", options->no_smoothing,
+                    "SageAttention without the removal of K's mean");
   command->add_option(
       "--kv-cache", options->kv_cache,
       "how K and V of floats are stored: " + names_of(cache_rules()) +
@@ -397,6 +585,8 @@ void add_attn(Command& app, Action& action, std::vector<Backend> backends) {
       ->add_option("--tolerance,--tol", options->tolerance,
                    "largest relative L2 distance that --check passes; 0: every bit")
       ->capture_default_str();
+  command->add_flag("--gate", options->gates,
+                    "with --check: list what the gates that projects ship say of it, with sources");
   command->add_option("-o,--output", options->output, ".npy, .npz or .safetensors file for O");
   command->add_option("--out-dtype", options->output_dtype, "f32, bf16, f16, e4m3fn or e5m2")
       ->capture_default_str();

@@ -100,9 +100,13 @@ AttentionExpectOptions attention_options_of(const ExpectArguments& options, bool
 
 json json_of(const std::vector<AttentionError>& errors) {
   json list = json::array();
+  const auto quantiles = [](const ErrorQuantiles& q) {
+    return json{{"low", json_number(q.low)},
+                {"median", json_number(q.median)},
+                {"high", json_number(q.high)}};
+  };
   for (const AttentionError& e : errors)
-    list.push_back(
-        {{"of", e.of}, {"codes", json_number(e.codes)}, {"inputs", json_number(e.inputs)}});
+    list.push_back({{"of", e.of}, {"codes", quantiles(e.codes)}, {"inputs", quantiles(e.inputs)}});
   return list;
 }
 
@@ -143,6 +147,7 @@ int run_attention(const AttentionExpectOptions& options, bool as_json) {
                     {"sample", {e.sample_heads, e.sample_rows}},
                     {"rms", json_number(e.rms)},
                     {"by_spread", json_of(e.by_spread)},
+                    {"by_length", json_of(e.by_length)},
                     {"by_cache", json_of(e.by_cache)},
                     {"metrics", metrics},
                     {"gates", gates},

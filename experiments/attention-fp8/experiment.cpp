@@ -6,6 +6,7 @@
 #include <array>
 #include <cmath>
 
+#include "attention-fp8/caches.hpp"
 #include "common/parallel.hpp"
 #include "common/repeats.hpp"
 #include "common/series.hpp"
@@ -29,6 +30,7 @@ struct Settings {
   std::vector<const Format*> p_formats;
   std::vector<TileOrder> tile_orders;
   std::size_t repeats = 0;
+  CacheSettings caches;
 
   static constexpr auto fields() {
     return std::tuple{field("deviations", &Settings::deviations),
@@ -39,7 +41,12 @@ struct Settings {
                       field("thresholds", &Settings::thresholds),
                       field("p_formats", &Settings::p_formats, find_format),
                       field("tile_orders", &Settings::tile_orders, find_tile_order),
-                      field("repeats", &Settings::repeats)};
+                      field("repeats", &Settings::repeats),
+                      group(&Settings::caches, field("caches", &CacheSettings::rules, cache_called),
+                            field("cache_lengths", &CacheSettings::lengths),
+                            field("value_sizes", &CacheSettings::value_sizes),
+                            field("cache_queries", &CacheSettings::queries),
+                            field("cache_deviation", &CacheSettings::deviation))};
   }
 };
 
@@ -316,10 +323,23 @@ std::optional<Headline> attention_headline(const std::vector<std::vector<Attenti
                              {"e4m3fn, offset 4", "offset 4"}}};
 }
 
+void add_caches(const RunContext& context, const Settings& s, Results& results) {
+  const auto draws = measure_repeats(
+      context, s.repeats, [&](const RunContext& one) { return measure_caches(one, s.caches); });
+  std::vector<Table> tables;
+  for (const auto& points : draws) tables.push_back(cache_table(points));
+  for (Table& table : join_repeats(tables, {"stored_error", "error"}))
+    results.tables.push_back(std::move(table));
+  results.plots.push_back(cache_plot(draws, s.caches));
+  for (std::string& finding : cache_findings(draws, s.caches))
+    results.findings.push_back(std::move(finding));
+}
+
 }  // namespace
 
 Results attention_fp8(const RunContext& context) {
-  const auto settings = read_parameters<Settings>(context.parameters);
+  auto settings = read_parameters<Settings>(context.parameters);
+  settings.caches.head_size = settings.head_size;
   const auto draws = measure_repeats(context, settings.repeats, [&](const RunContext& one) {
     return measure_draw(one, settings);
   });
@@ -335,6 +355,7 @@ Results attention_fp8(const RunContext& context) {
     results.tables.push_back(std::move(table));
   results.plots = {error_plot(draws, settings)};
   results.findings = kernel_findings(draws, settings);
+  add_caches(context, settings, results);
   results.headline = attention_headline(draws, settings);
   return results;
 }

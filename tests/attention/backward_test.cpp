@@ -99,6 +99,39 @@ TEST_CASE("attention backward: central differences of exact attention", "[attent
     }
 }
 
+TEST_CASE("attention backward: central differences with a soft cap and sinks", "[attention]") {
+  for (const bool causal : {false, true}) {
+    AttentionOptions options{.causal = causal, .threads = 2};
+    options.soft_cap = 1.5F;
+    options.sinks = {0.25F, -1.0F, 2.0F, 0.5F};
+    Tensors t;
+    const std::vector<double> exact = t.output(options);
+    const std::vector<float> o(exact.begin(), exact.end());
+    const auto gradients = [&](const AttentionOptions& of) {
+      return attention_backward(t.shapes(), t.q, t.k, t.v, o, t.d_o, of);
+    };
+    const AttentionGradients g = gradients(options);
+    INFO("causal " << causal);
+    CHECK(largest_error(t, t.q, g.dq, options) < 1e-4);
+    CHECK(largest_error(t, t.k, g.dk, options) < 1e-4);
+    CHECK(largest_error(t, t.v, g.dv, options) < 1e-4);
+    REQUIRE(g.d_sinks.size() == 4);
+    for (std::size_t head = 0; head < 4; ++head) {
+      const double expected = difference(t, options.sinks[head], options);
+      CHECK(static_cast<double>(g.d_sinks[head]) == Approx(expected).epsilon(1e-3));
+      CHECK(std::abs(expected) > 1e-3);
+    }
+    // Gradients without the cap or without the sinks are others.
+    AttentionOptions without = options;
+    without.soft_cap = 0.0F;
+    CHECK(largest_error(t, t.k, gradients(without).dk, options) > 1e-2);
+    without = options;
+    without.sinks.clear();
+    CHECK(largest_error(t, t.v, gradients(without).dv, options) > 1e-2);
+    CHECK(gradients(without).d_sinks.empty());
+  }
+}
+
 TEST_CASE("attention backward: sizes that do not fit are refused", "[attention]") {
   const Tensors t;
   const std::vector<float> o(t.d_o.size() - 1);

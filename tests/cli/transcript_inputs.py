@@ -130,6 +130,9 @@ def arrays(folder):
     real("v_wide", 18, (2, 36, 48))
     few = {70: float("nan"), 700: float("inf"), 1300: -float("nan")}
     save("q_nan", (4, 20, 32), floats([few.get(i, v) for i, v in enumerate(values(16, (4, 20, 32)))]))
+    for name, seed, shape in (("q64", 81, (2, 20, 64)), ("k64", 82, (1, 36, 64)), ("v64", 83, (1, 36, 64))):
+        real(name, seed, shape)
+    save("o_zeros8", (4, 20, 32), bytes(4 * 20 * 32), "|u1")
     positive("scale_q", (4,))
     positive("scale_kv", (2,))
     positive("sinks", (4,))

@@ -16,6 +16,7 @@
 #include "fp8lab/attention/kv_cache.hpp"
 #include "fp8lab/attention/quantize.hpp"
 #include "fp8lab/attention/report.hpp"
+#include "fp8lab/attention/sage.hpp"
 #include "fp8lab/attention/verify.hpp"
 #include "fp8lab/cast/cast.hpp"
 #include "fp8lab/cast/policy.hpp"
@@ -43,6 +44,7 @@
 #include "fp8lab/scaling/scale_rule.hpp"
 #include "fp8lab/tensors/codes.hpp"
 #include "fp8lab/tensors/slices.hpp"
+#include "fp8lab/verify/attention_gates.hpp"
 #include "fp8lab/verify/expect.hpp"
 #include "fp8lab/verify/grouped.hpp"
 #include "fp8lab/verify/verify.hpp"
@@ -180,6 +182,27 @@ void add_attention(std::vector<Job>& jobs) {
              verify_attention(all, other, result.o, FormatId::f32, 1e-9);
          bits.add(verdict.distance);
          bits.add(verdict.text());
+         const AttentionGates gates(all, options, FormatId::bf16);
+         bits.add(gates.flash_attention_limit());
+         for (const bool passes : gates.pass(gates.compare(result.o))) bits.add(passes ? 1.0 : 0.0);
+       }});
+  jobs.push_back(
+      {"SageAttention", [](Bits& bits) {
+         const Inputs& in = inputs();
+         const auto floats = [&](const Floats& x) { return std::span<const float>(x).first(1024); };
+         const SageInputs all{floats(in.x), floats(in.y), floats(in.z), {1, 1, 16, 16, 64, 64}};
+         const std::vector<AttentionRows> some{{0, 3, 7}};
+         for (const SageKernel& kernel : sage_kernels()) {
+           add(bits, sage_attention(all, kernel, {}));
+           add(bits, sage_rows(all, kernel, {}, {}, some));
+           add(bits, quantize_sage(all, kernel, {}, 0).k.scales);
+           const AttentionVerdict verdict =
+               verify_sage_attention(all, kernel, {.softmax_scale = 0.2F},
+                                     sage_attention(all, kernel, {}), FormatId::f32, 1e-9);
+           bits.add(verdict.distance);
+           bits.add(verdict.text());
+         }
+         bits.add(std::span<const double>(sage_reference(all, {})));
        }});
 }
 

@@ -117,7 +117,7 @@ TEST_CASE("verify: whole reports of right and of wrong outputs, word for word", 
           "0.00062 of the result)\n"
           "  shipped gates that would pass this output:\n"
           "  shipped gates that would reject it: deepgemm vllm.scaled_mm vllm.block_fp8 "
-          "transformer_engine torchao flashinfer.bmm flashinfer.groupwise\n");
+          "transformer_engine torchao flashinfer.bmm flashinfer.groupwise kernelbench\n");
   CHECK(
       one.told("budget", true) ==
       "mismatch: 4 of 24 outputs differ in bits (16.67 %) [4, 6] f32, against sm90.wgmma.e4m3, "
@@ -127,7 +127,7 @@ TEST_CASE("verify: whole reports of right and of wrong outputs, word for word", 
           "budget of the exact result (median budget: 0.00062 of the result)\n"
           "  shipped gates that would pass this output:\n"
           "  shipped gates that would reject it: deepgemm vllm.scaled_mm vllm.block_fp8 "
-          "transformer_engine torchao flashinfer.bmm flashinfer.groupwise\n"
+          "transformer_engine torchao flashinfer.bmm flashinfer.groupwise kernelbench\n"
           "  power of budget: 8 of 10 applicable faults detected (output 5 of 5, operands 3 of 3, "
           "rounding 0 of 2), on 4 x 6 outputs\n"
           "  cannot see: missing_promotion (the first promotion does not happen): these sums are "
@@ -136,28 +136,28 @@ TEST_CASE("verify: whole reports of right and of wrong outputs, word for word", 
           "accumulator\n");
   CHECK(describe_faults(power(one.product, all_checks(), 1)) ==
         "fault              changed  bitwise  budget  deepgemm  vllm.scaled_mm  vllm.block_fp8  "
-        "transformer_engine  torchao  flashinfer.bmm  flashinfer.groupwise\n"
+        "transformer_engine  torchao  flashinfer.bmm  flashinfer.groupwise  kernelbench\n"
         "zeros              100.00%  detected  detected  detected  detected        detected      "
-        "  detected            detected  detected        detected\n"
+        "  detected            detected  detected        detected              detected\n"
         "random             100.00%  detected  detected  detected  detected        detected      "
-        "  detected            detected  detected        detected\n"
+        "  detected            detected  detected        detected              detected\n"
         "sign_flip          100.00%  detected  detected  detected  detected        detected      "
-        "  detected            detected  detected        detected\n"
+        "  detected            detected  detected        detected              detected\n"
         "gain_0.72          100.00%  detected  detected  detected  MISSED          detected      "
-        "  detected            detected  MISSED          detected\n"
+        "  detected            detected  MISSED          detected              detected\n"
         "exchanged_rows     100.00%  detected  detected  detected  detected        detected      "
-        "  detected            detected  detected        detected\n"
+        "  detected            detected  detected        detected              detected\n"
         "transposed_output  does not apply: the output is not square\n"
         "dropped_k_tile     100.00%  detected  detected  detected  MISSED          detected      "
-        "  detected            detected  MISSED          detected\n"
+        "  detected            detected  MISSED          detected              detected\n"
         "swapped_scales     does not apply: it needs scales of both operands with the same tile "
         "width along K, and more than one tile\n"
         "transposed_b        83.33%  detected  detected  detected  MISSED          detected      "
-        "  detected            detected  MISSED          detected\n"
+        "  detected            detected  MISSED          detected              detected\n"
         "fnuz_as_fn         100.00%  detected  detected  detected  detected        detected      "
-        "  detected            detected  MISSED          detected\n"
+        "  detected            detected  MISSED          detected              detected\n"
         "missing_promotion    0.00%  MISSED   MISSED  MISSED    MISSED          MISSED          "
-        "MISSED              MISSED   MISSED          MISSED\n"
+        "MISSED              MISSED   MISSED          MISSED                MISSED\n"
         "accumulator          0.00%  MISSED   MISSED  MISSED    MISSED          MISSED          "
-        "MISSED              MISSED   MISSED          MISSED\n");
+        "MISSED              MISSED   MISSED          MISSED                MISSED\n");
 }

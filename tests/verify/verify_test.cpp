@@ -405,7 +405,7 @@ TEST_CASE("verify: NaN in a golden output that matches is told", "[verify]") {
 }
 
 TEST_CASE("gates: their limits", "[verify]") {
-  CHECK(gates().size() == 7);
+  CHECK(gates().size() == 8);
   CHECK(find_gate("deepgemm").limit == 1e-3);
   CHECK_THROWS_WITH(find_gate("rtol"), contains("flashinfer.bmm"));
   CHECK_THROWS_WITH(find_check("rtol"), contains("bitwise, budget"));

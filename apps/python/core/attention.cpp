@@ -7,8 +7,10 @@
 #include "fp8lab/attention/calls.hpp"
 #include "fp8lab/attention/kv_cache.hpp"
 #include "fp8lab/attention/report.hpp"
+#include "fp8lab/attention/sage.hpp"
 #include "fp8lab/attention/verify.hpp"
 #include "fp8lab/core/error.hpp"
+#include "fp8lab/verify/attention_gates.hpp"
 
 namespace fp8lab::python {
 namespace {
@@ -173,14 +175,10 @@ nb::tuple gradients(const Tensor& q, const Tensor& k, const Tensor& v, const Hea
                         heads_array(std::move(g.dv), v, v.tensor.operand.columns));
 }
 
-nb::dict check(const Tensor& q, const Tensor& k, const Tensor& v, const AttentionOptions& options,
-               const Heads<float>& got, std::string_view output, double tolerance) {
-  AttentionVerdict verdict;
-  {
-    const nb::gil_scoped_release release;
-    verdict = verify_attention(inputs_of(q, k, v), options, {got.data(), got.size()},
-                               find_format(output).id, tolerance);
-  }
+nb::dict to_dict(const AttentionVerdict& verdict, const std::vector<bool>& passes) {
+  nb::dict gates;
+  for (std::size_t i = 0; i < passes.size(); ++i)
+    gates[nb::cast(attention_gate_texts()[i].name)] = static_cast<bool>(passes[i]);
   nb::list measured;
   for (const std::string& line : verdict.measured) measured.append(line);
   nb::list causes;
@@ -199,9 +197,93 @@ nb::dict check(const Tensor& q, const Tensor& k, const Tensor& v, const Attentio
   d["distance"] = verdict.distance;
   d["where"] = verdict.where;
   d["measured"] = nb::tuple(measured);
+  d["gates"] = gates;
   d["causes"] = causes;
   d["text"] = verdict.text();
   return d;
+}
+
+nb::dict check(const Tensor& q, const Tensor& k, const Tensor& v, const AttentionOptions& options,
+               const Heads<float>& got, std::string_view output, double tolerance,
+               bool with_gates) {
+  AttentionVerdict verdict;
+  std::vector<bool> passes;
+  {
+    const nb::gil_scoped_release release;
+    const FormatId id = find_format(output).id;
+    verdict =
+        verify_attention(inputs_of(q, k, v), options, {got.data(), got.size()}, id, tolerance);
+    if (with_gates) {
+      const AttentionGates gates(inputs_of(q, k, v), options, id);
+      passes = gates.pass(gates.compare({got.data(), got.size()}));
+    }
+  }
+  return to_dict(verdict, passes);
+}
+
+SageInputs sage_inputs(const Heads<float>& q, const Heads<float>& k, const Heads<float>& v) {
+  const auto [heads, m, d] = shape_of(q);
+  const auto [kv_heads, n, k_columns] = shape_of(k);
+  const auto [v_heads, v_rows, d_v] = shape_of(v);
+  require(kv_heads > 0 && heads % kv_heads == 0, "k",
+          fmt::format("a number of heads that divides q's {}", heads), fmt::format("{}", kv_heads));
+  require(k_columns == d, "k", fmt::format("d = {}, as q has", d),
+          fmt::format("d = {}", k_columns));
+  require(v_heads == kv_heads && v_rows == n, "v",
+          fmt::format("[{}, {}, d_v], as k has", kv_heads, n),
+          fmt::format("[{}, {}, {}]", v_heads, v_rows, d_v));
+  return {{q.data(), q.size()},
+          {k.data(), k.size()},
+          {v.data(), v.size()},
+          {heads, heads / kv_heads, m, n, d, d_v}};
+}
+
+SageOptions sage_options(std::string_view input, float softmax_scale, bool causal, bool smooth,
+                         std::string_view granularity, int threads) {
+  require(threads >= 0, "threads", "0 (all) or more", fmt::format("{}", threads));
+  return {find_format(input).id,
+          softmax_scale,
+          causal,
+          smooth,
+          find_sage_granularity(granularity),
+          threads};
+}
+
+nb::tuple run_sage(const Heads<float>& q, const Heads<float>& k, const Heads<float>& v,
+                   std::string_view call, const SageOptions& options) {
+  const SageInputs in = sage_inputs(q, k, v);
+  const SageKernel& kernel = find_sage_kernel(call);
+  std::vector<float> o;
+  Comparison errors;
+  {
+    const nb::gil_scoped_release release;
+    o = sage_attention(in, kernel, options);
+    errors = compare(sage_reference(in, options), o);
+  }
+  return nb::make_tuple(array_of(std::move(o), {q.shape(0), q.shape(1), v.shape(2)}),
+                        python::to_dict(errors));
+}
+
+nb::dict check_sage(const Heads<float>& q, const Heads<float>& k, const Heads<float>& v,
+                    std::string_view call, const SageOptions& options, const Heads<float>& got,
+                    std::string_view output, double tolerance) {
+  const SageInputs in = sage_inputs(q, k, v);
+  const SageKernel& kernel = find_sage_kernel(call);
+  AttentionVerdict verdict;
+  {
+    const nb::gil_scoped_release release;
+    verdict = verify_sage_attention(in, kernel, options, {got.data(), got.size()},
+                                    find_format(output).id, tolerance);
+  }
+  return to_dict(verdict, {});
+}
+
+nb::list all_sage_calls() {
+  nb::list list;
+  for (const SageKernel& kernel : sage_kernels())
+    list.append(nb::make_tuple(kernel.name, kernel.nvfp4, kernel.q_tile, kernel.kv_tile,
+                               kernel.pv_model, kernel.source));
+  return list;
 }
 
 nb::list calls() {
@@ -254,8 +336,16 @@ void bind_attention(nb::module_& m) {
   m.def("pack_kv_rows", packed_rows, "x"_a.noconvert());
   m.def("read_kv_rows", unpacked_rows, "rows"_a.noconvert());
   m.def("verify_attention", check, "q"_a, "k"_a, "v"_a, "options"_a, "got"_a.noconvert(),
-        "output"_a, "tolerance"_a);
+        "output"_a, "tolerance"_a, "gates"_a);
   m.def("attention", run, "q"_a, "k"_a, "v"_a, "options"_a);
+  nb::class_<SageOptions>(m, "SageOptions")
+      .def(nb::new_(&sage_options), nb::kw_only(), "input"_a, "softmax_scale"_a, "causal"_a,
+           "smooth"_a, "granularity"_a, "threads"_a);
+  m.def("sage_calls", all_sage_calls);
+  m.def("sage_attention", run_sage, "q"_a.noconvert(), "k"_a.noconvert(), "v"_a.noconvert(),
+        "call"_a, "options"_a);
+  m.def("verify_sage_attention", check_sage, "q"_a.noconvert(), "k"_a.noconvert(),
+        "v"_a.noconvert(), "call"_a, "options"_a, "got"_a.noconvert(), "output"_a, "tolerance"_a);
   m.def("attention_output", output, "q"_a, "k"_a, "v"_a, "options"_a);
   m.def("attention_backward", gradients, "q"_a, "k"_a, "v"_a, "o"_a.noconvert(),
         "d_o"_a.noconvert(), "options"_a);

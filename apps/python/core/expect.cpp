@@ -39,7 +39,8 @@ nb::dict to_dict(const Expectation& e) {
 nb::dict to_dict(const std::vector<AttentionError>& errors) {
   nb::dict d;
   for (const AttentionError& e : errors)
-    d[nb::str(e.of.c_str())] = nb::make_tuple(e.codes, e.inputs);
+    d[nb::str(e.of.c_str())] =
+        nb::make_tuple(e.codes.median, e.inputs.median, e.inputs.low, e.inputs.high);
   return d;
 }
 
@@ -59,6 +60,7 @@ nb::dict to_dict(const AttentionExpectation& e) {
   d["cosine"] = 1.0 - e.metrics[2].tail;
   d["max_absolute"] = e.metrics[3].tail;
   d["by_spread"] = to_dict(e.by_spread);
+  d["by_length"] = to_dict(e.by_length);
   d["by_cache"] = to_dict(e.by_cache);
   d["passes"] = passes;
   d["missed"] = missed;

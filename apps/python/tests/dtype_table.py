@@ -222,6 +222,30 @@ def places_of_attention():
         )
 
 
+def places_of_sage():
+    values = {"q": np.tile(A, (1, 8)), "k": QUARTER, "v": QUARTER}
+    # A float16 q would have FP16 numbers taken from all three.
+    bf16 = {"input_format": "bf16"}
+    right = fp8lab.sage_attention(**values, **bf16).o
+
+    def check(got, stated, **changed):
+        inputs = tuple((values | changed)[one] for one in "qkv")
+        return repr(fp8lab.verify_sage_attention(got, inputs, **bf16, **stated).bit_mismatches).encode()
+
+    for role, x in values.items():
+
+        def run(given, stated, role=role):
+            return raw(fp8lab.sage_attention(**values | {role: given}, **bf16, **stated).o)
+
+        yield f"sage_attention.{role}", Place(x, run, "values", EVERY, (role,))
+        yield f"verify_sage_attention.inputs {role}", Place(
+            x, lambda given, stated, role=role: check(right, stated, **{role: given}), "values", EVERY, (role,)
+        )
+    yield "verify_sage_attention.got", Place(
+        right, check, "output", frozenset(OUTPUTS), ("got", "got_format"), "got_format"
+    )
+
+
 def of_codes(function):
     return lambda x, stated: raw(function(x, **stated))
 
@@ -297,7 +321,7 @@ def cast_found(x=A, codes=None, scales=None, **stated):
 
 def table():
     """All places by name."""
-    places = dict(places_of_products()) | dict(places_of_attention())
+    places = dict(places_of_products()) | dict(places_of_attention()) | dict(places_of_sage())
     encoded = lambda x, stated: raw(fp8lab.encode(x))  # noqa: E731
     told = lambda x, stated: repr(fp8lab.encode_with_statistics(x)).encode()  # noqa: E731
     quantizers = {

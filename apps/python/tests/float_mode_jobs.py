@@ -261,6 +261,16 @@ def _():
         yield [call.options_for(64), call]
 
 
+@job("sage_attention", "verify_sage_attention", "sage_calls")
+def _():
+    for call in fp8lab.sage_calls().values():
+        given = tuple(np.resize(x.astype(f32), (1, 16, 64)) for x in QKV)
+        made = fp8lab.sage_attention(*given, call=call.name)
+        yield made
+        yield fp8lab.verify_sage_attention(made.o, given, call=call.name, softmax_scale=0.2, tolerance=1e-9)
+        yield [call]
+
+
 @job("testing.tolerance")
 def _():
     yield testing.tolerance((16, 16, 256), **HOPPER, trials=10, risk=1e-5)

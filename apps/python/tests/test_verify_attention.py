@@ -199,3 +199,17 @@ def test_tiles_of_a_call_follow_the_size_of_heads():
         given["q_tile"] = -1
         assert call.options["q_tile"] > 0 and call.options_for(64)["q_tile"] > 0, name
         assert call.options.keys() == call.options_for(64).keys()
+
+
+def test_gates_that_projects_ship_judge_an_output():
+    codes, scales = operands()
+    right = fp8lab.attention(*codes, **given(scales)).o
+    assert fp8lab.verify_attention(right, tuple(codes), **given(scales)).gates == {}
+    gates = lambda o, **more: fp8lab.verify_attention(o, tuple(codes), gates=True, **given(scales), **more).gates
+    assert {"deepgemm", "kernelbench", "aiter.mha_fp8", "ck_tile.fmha_fp8", "flashattention.fp8"} < gates(right).keys()
+    assert gates(right)["ck_tile.fmha_fp8"] and gates(right)["flashattention.fp8"]
+    wrong = gates(-right)
+    assert not wrong["ck_tile.fmha_fp8"] and not wrong["flashattention.fp8"] and not wrong["deepgemm"]
+    # Of FP8 outputs, Composable Kernel's check accepted any distance up to 32.
+    assert gates(fp8lab.encode(-right), got_format="e4m3fn")["ck_tile.fmha_fp8"]
+    assert not gates(fp8lab.encode(-right), got_format="e4m3fn")["deepgemm"]

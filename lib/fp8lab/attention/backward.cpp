@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 
 #include "fp8lab/attention/shape.hpp"
 #include "fp8lab/core/counted.hpp"
@@ -12,6 +13,13 @@
 
 namespace fp8lab {
 namespace {
+
+/// What becomes of the scores of a head.
+struct RowScores {
+  double scale = 1.0;
+  double soft_cap = 0.0;                                   ///< 0: none
+  double sink = -std::numeric_limits<double>::infinity();  ///< a score without a value
+};
 
 /// What one row of Q reads, and where its gradients go: sums in FP64.
 struct Row {
@@ -23,6 +31,7 @@ struct Row {
   double* dq;
   double* dk;
   double* dv;
+  double* d_sink;
 };
 
 double dot(const float* a, const float* b, std::int64_t size) {
@@ -36,23 +45,32 @@ void add_scaled(double factor, const float* x, std::int64_t size, double* to) {
   for (std::int64_t i = 0; i < size; ++i) to[i] += factor * static_cast<double>(x[i]);
 }
 
-void row_gradients(const AttentionShape& shape, double scale, std::int64_t seen, const Row& row) {
+void row_gradients(const AttentionShape& shape, const RowScores& scores, std::int64_t seen,
+                   const Row& row) {
   std::vector<double> p(static_cast<std::size_t>(seen));
-  for (std::int64_t j = 0; j < seen; ++j)
-    p[static_cast<std::size_t>(j)] = scale * dot(row.q, row.k + j * shape.d, shape.d);
+  std::vector<double> slope(p.size(), scores.scale);  // of a score over its product
+  for (std::size_t j = 0; j < p.size(); ++j) {
+    p[j] = scores.scale * dot(row.q, row.k + static_cast<std::int64_t>(j) * shape.d, shape.d);
+    if (scores.soft_cap == 0.0) continue;
+    const double bent = std::tanh(p[j] / scores.soft_cap);
+    p[j] = scores.soft_cap * bent;
+    slope[j] = scores.scale * (1.0 - bent * bent);
+  }
   if (p.empty()) return;
-  const double maximum = *std::max_element(p.begin(), p.end());
-  double total = 0.0;
+  const double maximum = std::max(*std::max_element(p.begin(), p.end()), scores.sink);
+  const double of_sink = std::exp(scores.sink - maximum);
+  double total = of_sink;
   for (double& value : p) total += value = std::exp(value - maximum);
   const double delta = dot(row.d_o, row.o, shape.d_v);
   for (std::int64_t j = 0; j < seen; ++j) {
     const double weight = p[static_cast<std::size_t>(j)] / total;
     add_scaled(weight, row.d_o, shape.d_v, row.dv + j * shape.d_v);
     const double d_p = dot(row.d_o, row.v + j * shape.d_v, shape.d_v);
-    const double d_s = scale * weight * (d_p - delta);
+    const double d_s = slope[static_cast<std::size_t>(j)] * weight * (d_p - delta);
     add_scaled(d_s, row.k + j * shape.d, shape.d, row.dq);
     add_scaled(d_s, row.q, shape.d, row.dk + j * shape.d);
   }
+  *row.d_sink -= of_sink / total * delta;
 }
 
 void require_size(std::string_view name, std::span<const float> x, std::int64_t size) {
@@ -69,10 +87,6 @@ AttentionGradients attention_backward(const AttentionInputs& shapes, std::span<c
                                       std::span<const float> o, std::span<const float> d_o,
                                       const AttentionOptions& options) {
   validate(shapes, options);
-  require(options.soft_cap == 0.0F, "soft_cap", "0: gradients of soft caps are not computed",
-          fmt::format("{}", options.soft_cap));
-  require(options.sinks.empty(), "sinks", "none: gradients of sinks are not computed",
-          fmt::format("{}", options.sinks.size()));
   const AttentionShape s = attention_shape(shapes);
   const std::int64_t kv_heads = s.heads / s.group;
   require_size("q", q, s.heads * s.m * s.d);
@@ -80,10 +94,12 @@ AttentionGradients attention_backward(const AttentionInputs& shapes, std::span<c
   require_size("v", v, kv_heads * s.n * s.d_v);
   require_size("o", o, s.heads * s.m * s.d_v);
   require_size("d_o", d_o, s.heads * s.m * s.d_v);
-  const double scale = static_cast<double>(softmax_scale(shapes, options));
+  const RowScores usual{static_cast<double>(softmax_scale(shapes, options)),
+                        static_cast<double>(options.soft_cap)};
   std::vector<double> dq(q.size());
   std::vector<double> dk(k.size());
   std::vector<double> dv(v.size());
+  std::vector<double> d_sinks(static_cast<std::size_t>(s.heads));
   // One head of K and V is one task, so that its sums have one order.
 #pragma omp parallel for schedule(dynamic) num_threads(threads_of(options))
   for (std::int64_t kv = 0; kv < kv_heads; ++kv) {
@@ -91,14 +107,18 @@ AttentionGradients attention_backward(const AttentionInputs& shapes, std::span<c
     for (std::int64_t i = kv * s.group * s.m; i < (kv + 1) * s.group * s.m; ++i) {
       const SeenColumns seen = seen_columns(s, options, i % s.m);
       const std::int64_t first = kv * s.n + seen.begin;
-      row_gradients(s, scale, seen.end - seen.begin,
+      RowScores scores = usual;
+      if (!options.sinks.empty())
+        scores.sink = static_cast<double>(options.sinks[static_cast<std::size_t>(i / s.m)]);
+      row_gradients(s, scores, seen.end - seen.begin,
                     {q.data() + i * s.d, o.data() + i * s.d_v, d_o.data() + i * s.d_v,
                      k.data() + first * s.d, v.data() + first * s.d_v, dq.data() + i * s.d,
-                     dk.data() + first * s.d, dv.data() + first * s.d_v});
+                     dk.data() + first * s.d, dv.data() + first * s.d_v, d_sinks.data() + i / s.m});
     }
   }
   const FloatEnvironment environment;
-  return {rounded(dq), rounded(dk), rounded(dv)};
+  if (options.sinks.empty()) d_sinks.clear();
+  return {rounded(dq), rounded(dk), rounded(dv), rounded(d_sinks)};
 }
 
 }  // namespace fp8lab

@@ -26,7 +26,7 @@ constexpr std::int64_t kScaled = 128;  ///< of one scale
 float amax_of(std::span<const float> values) {
   float largest = 0.0F;
   for (const float value : values) {
-    require(std::isfinite(value), "values", "finite numbers", fmt::format("{}", value));
+    if (!std::isfinite(value)) throw Error("values", "finite numbers", fmt::format("{}", value));
     largest = std::max(largest, std::abs(value));
   }
   return largest;

@@ -21,16 +21,6 @@ constexpr std::array<Member, 3> kOperands{&AttentionInputs::q, &AttentionInputs:
                                           &AttentionInputs::v};
 constexpr std::array<const char*, 3> kOperandNames{"Q", "K", "V"};
 
-/// An instruction of the same unit for other formats.
-std::optional<std::string> unit_for(const std::string& model, FormatId a, FormatId b) {
-  const InstructionModel& own = find_instruction_model(model);
-  if (own.standing == Standing::definition) return model;
-  for (const InstructionModel& known : instruction_models())
-    if (known.accumulator == own.accumulator && known.a_format == a && known.b_format == b)
-      return std::string(known.name);
-  return std::nullopt;
-}
-
 bool can_run(const AttentionMistake& mistake) {
   const int terms = find_instruction_model(mistake.options.pv_model).accumulator.terms;
   return mistake.options.kv_tile % terms == 0;
@@ -171,7 +161,7 @@ void AttentionMistakes::orders() {
 
 void AttentionMistakes::p_of_softmax() {
   const FormatId other = options_.p_format == FormatId::e4m3fn ? FormatId::e5m2 : FormatId::e4m3fn;
-  if (const auto model = unit_for(options_.pv_model, other, inputs_.v.format))
+  if (const auto model = instruction_for(options_.pv_model, other, inputs_.v.format))
     add("p_format", fmt::format("P in {}", format(other).name), [&](AttentionMistake& m) {
       m.options.p_format = other;
       m.options.pv_model = *model;
@@ -564,8 +554,8 @@ void AttentionMistakes::rounded_scales() {
 
 void AttentionMistakes::formats() {
   const auto model_for = [&](AttentionMistake& m) {
-    const auto qk = unit_for(options_.qk_model, m.inputs.q.format, m.inputs.k.format);
-    const auto pv = unit_for(options_.pv_model, options_.p_format, m.inputs.v.format);
+    const auto qk = instruction_for(options_.qk_model, m.inputs.q.format, m.inputs.k.format);
+    const auto pv = instruction_for(options_.pv_model, options_.p_format, m.inputs.v.format);
     if (!qk || !pv) return false;
     m.options.qk_model = *qk;
     m.options.pv_model = *pv;

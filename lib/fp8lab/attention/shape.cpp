@@ -167,6 +167,16 @@ float scale_log2(const AttentionInputs& inputs, const AttentionOptions& options,
   return static_cast<float>(to_base_two) * (scale_of(inputs.q, head) * scale_of(inputs.k, kv_head));
 }
 
+std::optional<std::string> instruction_for(const std::string& model, FormatId a, FormatId b) {
+  const InstructionModel& own = find_instruction_model(model);
+  if (own.standing == Standing::definition) return model;
+  if (own.a_format == a && own.b_format == b) return model;
+  for (const InstructionModel& known : instruction_models())
+    if (known.accumulator == own.accumulator && known.a_format == a && known.b_format == b)
+      return std::string(known.name);
+  return std::nullopt;
+}
+
 int threads_of(const AttentionOptions& options) { return team_size(options.threads); }
 
 }  // namespace fp8lab

@@ -2,6 +2,8 @@
 // Shared parts of attention: shapes, views of one head, the scale of S.
 
 #include <cstdint>
+#include <optional>
+#include <string>
 
 #include "fp8lab/attention/attention.hpp"
 #include "fp8lab/gemm/gemm.hpp"
@@ -49,6 +51,9 @@ float scale_log2(const AttentionInputs& inputs, const AttentionOptions& options,
 
 /// `AttentionOptions::softmax_scale`, or 1 / sqrt(d) if that is 0.
 float softmax_scale(const AttentionInputs& inputs, const AttentionOptions& options);
+
+/// The instruction `model`, or one of the same unit, that reads `a` and `b`. None: there is none.
+std::optional<std::string> instruction_for(const std::string& model, FormatId a, FormatId b);
 
 int threads_of(const AttentionOptions& options);
 

@@ -5,17 +5,19 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <optional>
 #include <set>
 #include <utility>
 
 #include "fp8lab/attention/kv_cache.hpp"
 #include "fp8lab/attention/mistakes.hpp"
+#include "fp8lab/attention/shape.hpp"
 #include "fp8lab/core/counted.hpp"
 #include "fp8lab/core/error.hpp"
 #include "fp8lab/core/float_environment.hpp"
 #include "fp8lab/core/parallel.hpp"
 #include "fp8lab/core/random.hpp"
-#include "fp8lab/verify/gates.hpp"
+#include "fp8lab/verify/attention_gates.hpp"
 #include "fp8lab/verify/tails.hpp"
 
 namespace fp8lab {
@@ -24,43 +26,22 @@ namespace {
 /// Multiply-adds of a trial, and trials with faults.
 constexpr std::int64_t kTrialProducts = std::int64_t{1} << 25;
 constexpr int kFaultTrials = 2;
+constexpr int kErrorTrials = 8;
 constexpr std::array<double, 5> kSpreads{0.25, 0.5, 1.0, 2.0, 4.0};
 
-/// Checks that projects ship of attention, or of any kernel.
-struct CloseGate {
-  std::string_view name;
-  std::string_view text;
-  Tolerance narrow;  ///< of outputs of at most 16 bits
-  Tolerance wide;
-};
-
-// Read in ROCm/aiter at e4048607 (op_tests/test_mha_fp8.py: max |out - ref| < 0.055) and in
-// ScalingIntelligence/KernelBench at 423217d (src/kernelbench/eval.py,
-// get_tolerance_for_precision).
-constexpr std::array<CloseGate, 2> kCloseGates{
-    {{"aiter.mha_fp8", "max |y - x| <= 0.055", {0.0, 0.055}, {0.0, 0.055}},
-     {"kernelbench", "rtol = atol = 0.01, FP32 1e-4", {1e-2, 1e-2}, {1e-4, 1e-4}}}};
-
-std::vector<Tolerance> all_tolerances(FormatId output) {
-  std::vector<Tolerance> found = gate_tolerances(output);
-  for (const CloseGate& gate : kCloseGates)
-    found.push_back(output == FormatId::f32 ? gate.wide : gate.narrow);
-  return found;
-}
-
-/// Whether an output passes each shipped gate: those of products, then those above.
-std::vector<char> shipped(const CodeComparison& c) {
-  std::vector<char> passes;
-  for (std::size_t g = 0; g < gates().size(); ++g) passes.push_back(gate_passes(g, c) ? 1 : 0);
-  for (std::size_t g = 0; g < kCloseGates.size(); ++g)
-    passes.push_back(c.values.non_finite_mismatches == 0 && c.far.at(gates().size() + g) == 0 ? 1
-                                                                                              : 0);
-  return passes;
-}
-
-double median(std::vector<double> values) {
+/// The share `q` of the values is below this, interpolated between neighbours.
+double share_below(std::vector<double> values, double q) {
   std::sort(values.begin(), values.end());
-  return values[values.size() / 2];
+  const double at = q * static_cast<double>(values.size() - 1);
+  const auto below = static_cast<std::size_t>(at);
+  const std::size_t above = std::min(below + 1, values.size() - 1);
+  return std::lerp(values[below], values[above], at - static_cast<double>(below));
+}
+
+double median(const std::vector<double>& values) { return share_below(values, 0.5); }
+
+ErrorQuantiles quantiles(const std::vector<double>& values) {
+  return {share_below(values, 0.05), median(values), share_below(values, 0.95)};
 }
 
 void check(const AttentionExpectOptions& o) {
@@ -90,10 +71,30 @@ struct Draw {
   [[nodiscard]] AttentionInputs inputs() const { return {q.operand, k.operand, v.operand}; }
 };
 
+/// What the errors depend on.
+struct Setting {
+  double spread = 1.0;
+  std::string_view cache;
+  std::int64_t n = 0;
+};
+
+/// The options with instructions that read the cache's codes; none where the units have none.
+std::optional<AttentionOptions> options_for(const AttentionOptions& options,
+                                            std::string_view cache) {
+  const FormatId held = find_cache_rule(cache).format;
+  AttentionOptions found = options;
+  const auto qk = instruction_for(options.qk_model, FormatId::e4m3fn, held);
+  const auto pv = instruction_for(options.pv_model, options.p_format, held);
+  if (!qk || !pv) return std::nullopt;
+  found.qk_model = *qk;
+  found.pv_model = *pv;
+  return found;
+}
+
 class Trials {
  public:
-  explicit Trials(const AttentionExpectOptions& options) : options_(options) {
-    const std::int64_t row = options.n * (options.d + options.d_v);
+  Trials(const AttentionExpectOptions& options, std::int64_t n) : options_(options), n_(n) {
+    const std::int64_t row = n * (options.d + options.d_v);
     const std::int64_t rows = std::max<std::int64_t>(kTrialProducts / row, 1);
     // Whole groups of heads; the last rows, which see most.
     group_ = options.heads / options.kv_heads;
@@ -105,7 +106,7 @@ class Trials {
   [[nodiscard]] std::int64_t heads() const { return kv_heads_ * group_; }
   [[nodiscard]] std::int64_t rows() const { return rows_; }
 
-  [[nodiscard]] Draw draw(int trial, double spread, std::string_view cache) const {
+  [[nodiscard]] Draw draw(int trial, const Setting& setting) const {
     const auto values = [&](const char* name, std::int64_t heads, std::int64_t rows,
                             std::int64_t columns, double size) {
       const RandomStream stream(options_.seed, fmt::format("attention.{}.{}", name, trial));
@@ -121,32 +122,30 @@ class Trials {
     const double own = options_.attention.softmax_scale > 0.0F
                            ? static_cast<double>(options_.attention.softmax_scale)
                            : 1.0 / std::sqrt(d);
-    const double size = spread / (own * std::sqrt(d));
-    const CacheRule& rule = find_cache_rule(cache);
+    const double size = setting.spread / (own * std::sqrt(d));
+    const CacheRule& rule = find_cache_rule(setting.cache);
     return {
         attention_tensor(values("q", heads(), rows_, options_.d, size), heads(), rows_, options_.d),
-        cached_tensor(values("k", kv_heads_, options_.n, options_.d, 1.0), kv_heads_, options_.n,
-                      options_.d, rule),
-        cached_tensor(values("v", kv_heads_, options_.n, options_.d_v, 1.0), kv_heads_, options_.n,
-                      options_.d_v, rule)};
+        cached_tensor(values("k", kv_heads_, n_, options_.d, 1.0), kv_heads_, n_, options_.d, rule),
+        cached_tensor(values("v", kv_heads_, n_, options_.d_v, 1.0), kv_heads_, n_, options_.d_v,
+                      rule)};
   }
 
-  [[nodiscard]] AttentionError error(std::string of, double spread, std::string_view cache) const {
-    constexpr int kTrials = 3;
+  [[nodiscard]] AttentionError error(std::string of, const Setting& setting,
+                                     const AttentionOptions& options) const {
     std::vector<double> codes;
     std::vector<double> inputs;
-    for (int trial = 0; trial < std::min(kTrials, options_.trials); ++trial) {
-      const Draw one = draw(trial, spread, cache);
-      const AttentionReport report = attention_report(one.q, one.k, one.v, options_.attention);
+    for (int trial = 0; trial < std::min(kErrorTrials, options_.trials); ++trial) {
+      const Draw one = draw(trial, setting);
+      const AttentionReport report = attention_report(one.q, one.k, one.v, options);
       codes.push_back(report.against_codes.relative_l2);
       inputs.push_back(report.against_inputs.relative_l2);
     }
-    return {std::move(of), median(codes), median(inputs)};
+    return {std::move(of), quantiles(codes), quantiles(inputs)};
   }
 
   /// DeepSeek-V3.2's rows, in exact attention: its kernel reads them as BF16.
-  [[nodiscard]] AttentionError error_of_rows(double spread) const {
-    const Draw one = draw(0, spread, "e4m3.head");
+  [[nodiscard]] AttentionError error_of_rows(const Setting& setting) const {
     const auto values_of = [](std::span<const float> rows) {
       std::vector<float> v;
       for (std::size_t at = 0; at < rows.size(); at += kDeepSeekRowElements)
@@ -154,17 +153,23 @@ class Trials {
                  rows.begin() + static_cast<std::ptrdiff_t>(at) + kDeepSeekRowValues);
       return v;
     };
-    const std::vector<float> held = read_deepseek_rows(pack_deepseek_rows(one.k.values));
-    const std::vector<double> exact = attention_reference(
-        one.inputs(), one.q.values, one.k.values, values_of(one.k.values), options_.attention);
-    const std::vector<double> found =
-        attention_reference(one.inputs(), one.q.values, held, values_of(held), options_.attention);
-    return {std::string(kDeepSeekCache), 0.0,
-            compare(std::span<const double>(exact), std::span<const double>(found)).relative_l2};
+    std::vector<double> inputs;
+    for (int trial = 0; trial < std::min(kErrorTrials, options_.trials); ++trial) {
+      const Draw one = draw(trial, setting);
+      const std::vector<float> held = read_deepseek_rows(pack_deepseek_rows(one.k.values));
+      const std::vector<double> exact = attention_reference(
+          one.inputs(), one.q.values, one.k.values, values_of(one.k.values), options_.attention);
+      const std::vector<double> found = attention_reference(one.inputs(), one.q.values, held,
+                                                            values_of(held), options_.attention);
+      inputs.push_back(
+          compare(std::span<const double>(exact), std::span<const double>(found)).relative_l2);
+    }
+    return {std::string(kDeepSeekCache), {}, quantiles(inputs)};
   }
 
  private:
   const AttentionExpectOptions& options_;
+  std::int64_t n_;
   std::int64_t group_ = 1;
   std::int64_t kv_heads_ = 1;
   std::int64_t rows_ = 1;
@@ -179,63 +184,64 @@ std::array<double, kMetrics.size()> metrics_of(const Comparison& c) {
 
 class Expecting {
  public:
-  explicit Expecting(const AttentionExpectOptions& options) : options_(options), trials_(options) {}
+  explicit Expecting(const AttentionExpectOptions& options)
+      : options_(options),
+        setting_{options.spread, options.kv_cache, options.n},
+        trials_(options, options.n) {}
 
   AttentionExpectation run() {
     AttentionExpectation e;
     e.options = options_;
     e.sample_heads = trials_.heads();
     e.sample_rows = trials_.rows();
-    for (const double spread : kSpreads)
-      e.by_spread.push_back(trials_.error(fmt::format("{:g}", spread), spread, options_.kv_cache));
-    for (const CacheRule& rule : cache_rules())
-      if (can_read(rule))
-        e.by_cache.push_back(trials_.error(std::string(rule.name), options_.spread, rule.name));
-    if (options_.d == kDeepSeekRowElements && options_.d_v == kDeepSeekRowValues)
-      e.by_cache.push_back(trials_.error_of_rows(options_.spread));
+    errors(e);
     right_outputs(e);
     faults(e);
     return e;
   }
 
  private:
-  /// Whether the instructions read the cache's format.
-  [[nodiscard]] bool can_read(const CacheRule& rule) const {
-    return rule.format == find_cache_rule(options_.kv_cache).format;
-  }
-
-  [[nodiscard]] std::vector<std::byte> stored(std::span<const float> o) const {
-    return cast_output(o, default_output(options_.output), options_.attention.threads);
-  }
-
-  /// An output against the reference, in the output's format.
-  [[nodiscard]] CodeComparison compared(const std::vector<float>& reference,
-                                        std::span<const float> o) const {
-    const Format& f = format(options_.output);
-    return compare_codes(f, stored(reference), stored(o), {.tolerances = all_tolerances(f.id)});
-  }
-
-  [[nodiscard]] std::vector<float> reference_of(const AttentionInputs& in) const {
-    const std::vector<double> exact = attention_reference(in, dequantize(in.q), dequantize(in.k),
-                                                          dequantize(in.v), options_.attention);
-    return {exact.begin(), exact.end()};
+  void errors(AttentionExpectation& e) const {
+    Setting setting = setting_;
+    for (const double spread : kSpreads) {
+      setting.spread = spread;
+      e.by_spread.push_back(
+          trials_.error(fmt::format("{:g}", spread), setting, options_.attention));
+    }
+    setting = setting_;
+    for (const std::int64_t part : {64, 16, 4, 1}) {
+      setting.n = options_.n / part;
+      if (setting.n >= std::max<std::int64_t>(1, options_.attention.causal ? options_.m : 1))
+        e.by_length.push_back(
+            Trials(options_, setting.n)
+                .error(fmt::format("{}", setting.n), setting, options_.attention));
+    }
+    setting = setting_;
+    for (const CacheRule& rule : cache_rules()) {
+      setting.cache = rule.name;
+      if (const auto options = options_for(options_.attention, rule.name))
+        e.by_cache.push_back(trials_.error(std::string(rule.name), setting, *options));
+    }
+    setting.cache = "e4m3.head";
+    if (options_.d == kDeepSeekRowElements && options_.d_v == kDeepSeekRowValues)
+      e.by_cache.push_back(trials_.error_of_rows(setting));
   }
 
   void right_outputs(AttentionExpectation& e) {
     std::array<std::vector<double>, kMetrics.size()> metrics;
-    std::vector<char> passes(gates().size() + kCloseGates.size(), 1);
+    std::vector<char> passes(attention_gate_texts().size(), 1);
     double squares = 0.0;
     double elements = 0.0;
     for (int trial = 0; trial < options_.trials; ++trial) {
-      const Draw one = trials_.draw(trial, options_.spread, options_.kv_cache);
-      const std::vector<float> reference = reference_of(one.inputs());
+      const Draw one = trials_.draw(trial, setting_);
       const std::vector<float> o = attention(one.inputs(), options_.attention).o;
-      const CodeComparison c = compared(reference, o);
+      const AttentionGates gates(one.inputs(), options_.attention, options_.output);
+      const CodeComparison c = gates.compare(o);
       const auto values = metrics_of(c.values);
       for (std::size_t i = 0; i < values.size(); ++i) metrics[i].push_back(values[i]);
-      const std::vector<char> own = shipped(c);
+      const std::vector<bool> own = gates.pass(c);
       for (std::size_t g = 0; g < passes.size(); ++g)
-        if (own[g] == 0) passes[g] = 0;
+        if (!own[g]) passes[g] = 0;
       for (const float x : o) squares += static_cast<double>(x) * static_cast<double>(x);
       elements += static_cast<double>(o.size());
     }
@@ -251,20 +257,19 @@ class Expecting {
       e.gates.push_back(
           {std::string(kMetrics[i]), fmt::format("{} <= {:.3g}", kMetrics[i], tail), true});
     }
-    for (const Gate& gate : gates())
-      e.gates.push_back({std::string(gate.name), std::string(gate.text), true});
-    for (const CloseGate& gate : kCloseGates)
+    for (const AttentionGateText& gate : attention_gate_texts())
       e.gates.push_back({std::string(gate.name), std::string(gate.text), true});
     for (std::size_t g = 0; g < passes.size(); ++g)
       e.gates[kMetrics.size() + g].passes = passes[g] != 0;
   }
 
-  [[nodiscard]] std::vector<char> passed(const CodeComparison& c) const {
+  [[nodiscard]] std::vector<char> passed(const AttentionGates& gates,
+                                         const CodeComparison& c) const {
     const auto values = metrics_of(c.values);
     std::vector<char> found;
     for (std::size_t i = 0; i < values.size(); ++i)
       found.push_back(values[i] <= limits_[i] ? 1 : 0);
-    for (const char one : shipped(c)) found.push_back(one);
+    for (const bool one : gates.pass(c)) found.push_back(one ? 1 : 0);
     return found;
   }
 
@@ -272,21 +277,21 @@ class Expecting {
   void faults(AttentionExpectation& e) {
     std::vector<std::vector<double>> sizes;
     for (int trial = 0; trial < kFaultTrials; ++trial) {
-      const Draw one = trials_.draw(trial, options_.spread, options_.kv_cache);
+      const Draw one = trials_.draw(trial, setting_);
       const AttentionInputs in = one.inputs();
-      const std::vector<float> reference = reference_of(in);
+      const AttentionGates gates(in, options_.attention, options_.output);
       const std::vector<float> right = attention(in, options_.attention).o;
       std::size_t index = 0;
       const auto add = [&](const std::string& name, const std::string& text,
                            const std::vector<float>& o) {
-        const CodeComparison c = compared(reference, o);
+        const CodeComparison c = gates.compare(o);
         if (trial == 0) {
           e.faults.push_back({name, text, 0.0, std::vector<char>(e.gates.size(), 1)});
           sizes.emplace_back();
         }
         AttentionFault& fault = e.faults[index];
         sizes[index++].push_back(compare(std::span<const float>(right), o).relative_l2);
-        const std::vector<char> pass = passed(c);
+        const std::vector<char> pass = passed(gates, c);
         for (std::size_t g = 0; g < pass.size(); ++g)
           if (pass[g] != 0) fault.caught[g] = 0;
       };
@@ -322,6 +327,7 @@ class Expecting {
   }
 
   const AttentionExpectOptions& options_;
+  Setting setting_;
   Trials trials_;
   std::array<double, kMetrics.size()> limits_{};
 };
@@ -344,12 +350,17 @@ std::string describe(const AttentionExpectation& e) {
       e.sample_heads, counted(e.sample_rows, "row"), o.seed, o.spread, o.kv_cache,
       format(o.output).name, e.rms);
   const auto errors = [&](const char* of, const std::vector<AttentionError>& list) {
-    out += fmt::format("  {:<18} {:>18} {:>18}\n", of, "FP64 on the codes", "on the inputs");
+    const auto text = [](const ErrorQuantiles& q) {
+      return fmt::format("{:.3g} ({:.3g} to {:.3g})", q.median, q.low, q.high);
+    };
+    out += fmt::format("  {:<18} {:>28} {:>28}\n", of, "FP64 on the codes", "on the inputs");
     for (const AttentionError& one : list)
-      out += fmt::format("  {:<18} {:>18.3g} {:>18.3g}\n", one.of, one.codes, one.inputs);
+      out += fmt::format("  {:<18} {:>28} {:>28}\n", one.of, text(one.codes), text(one.inputs));
   };
-  out += "errors of right outputs before their cast (relative L2)\n";
+  out +=
+      "errors of right outputs before their cast (relative L2): median (5 % and 95 % quantile)\n";
   errors("spread of logits", e.by_spread);
+  errors("rows of K and V", e.by_length);
   errors("cache of K and V", e.by_cache);
   out += "errors of right outputs from FP64 on the codes\n";
   for (const MetricSpread& m : e.metrics)

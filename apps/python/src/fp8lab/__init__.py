@@ -82,6 +82,13 @@ from fp8lab._registry import (
     profiles,
 )
 from fp8lab._reveal import Revealed, reveal
+from fp8lab._sage import (
+    SageAttention,
+    SageKernel,
+    sage_attention,
+    sage_calls,
+    verify_sage_attention,
+)
 from fp8lab._vectors import (
     ReplayReport,
     Separation,
@@ -135,6 +142,8 @@ __all__ = [
     "Recipe",
     "ReplayReport",
     "Revealed",
+    "SageAttention",
+    "SageKernel",
     "Scales",
     "SeparatingElement",
     "Separation",
@@ -171,10 +180,13 @@ __all__ = [
     "replay",
     "results",
     "reveal",
+    "sage_attention",
+    "sage_calls",
     "separate",
     "testing",
     "vectors",
     "verify",
     "verify_groups",
     "verify_attention",
+    "verify_sage_attention",
 ]

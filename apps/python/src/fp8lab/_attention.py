@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, TypedDict, Unpack, cast
 
 import numpy as np
@@ -323,6 +323,8 @@ class AttentionVerdict:
     measured: tuple[str, ...]  #: what the kernel did, in FP64, where no mistake explains it
     causes: tuple[AttentionCause, ...]  #: best first; empty if no mistake explains it
     text: str
+    #: acceptance rules of public projects, and whether they would pass this; empty without `gates`
+    gates: dict[str, bool] = field(default_factory=dict)
 
     def __str__(self) -> str:
         return self.text
@@ -335,6 +337,7 @@ def verify_attention(
     *,
     got_format: str | None = None,
     tolerance: float = 0.0,
+    gates: bool = False,
     **options: Unpack[AttentionOptions],
 ) -> AttentionVerdict:
     """Check a kernel's O against `attention(*inputs, **options)`, and name the mistake made.
@@ -345,8 +348,9 @@ def verify_attention(
     their exp2 and their order of row sums are not known. NaN and infinities are described first.
     Then outputs in other places, known mistakes of kernels, and what the output itself measures are
     tried: scales and heads, the mask, tiles, the softmax, P, the order of V's rows. A cause gives
-    every bit, or most of them, or stays within the tolerance. ValueError for arguments that do not
-    fit.
+    every bit, or most of them, or stays within the tolerance. gates: also say which acceptance rules
+    of public projects would pass this output, against attention in FP64 on the values of the codes.
+    ValueError for arguments that do not fit.
 
     >>> import fp8lab, numpy as np
     >>> rng = np.random.default_rng(0)
@@ -369,6 +373,7 @@ def verify_attention(
         values.reshape(values.shape if dimensions == 3 else (1, *values.shape)),
         name,
         number("tolerance", tolerance),
+        bool(gates),
     )
     fields["causes"] = tuple(AttentionCause(**cause) for cause in fields["causes"])
     return AttentionVerdict(**fields)

@@ -216,8 +216,10 @@ class AttentionTolerance:
     calc_diff: float
     cosine: float  #: a lower limit
     max_absolute: float
-    by_spread: dict[str, tuple[float, float]]  #: relative L2 from FP64 on the codes and on the floats
-    by_cache: dict[str, tuple[float, float]]  #: the same for each cache of K and V
+    #: relative L2, the median from FP64 on the codes and on the floats, and of the latter 5 % and 95 %
+    by_spread: dict[str, tuple[float, float, float, float]]
+    by_length: dict[str, tuple[float, float, float, float]]  #: the same for rows of K and V
+    by_cache: dict[str, tuple[float, float, float, float]]  #: the same for each cache of K and V
     passes: dict[str, bool]  #: whether each gate passes right outputs
     missed: dict[str, tuple[str, ...]]  #: faults that each gate does not detect, smallest first
     text: str
