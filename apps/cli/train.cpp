@@ -79,7 +79,10 @@ class Run {
         o.text.empty() ? train::synthetic_language({.vocabulary = o.shape.vocabulary}, o.seed)
                        : train::text_file(o.text, o.seed);
     const std::optional<train::ParallelOptions> ranks = parallel_options(o);
-    if (ranks)
+    const std::optional<train::ShadowOptions> shadow = shadow_options(o);
+    if (shadow)
+      shadowed_ = std::make_unique<train::ShadowedTrainer>(trainer_options(o), data, *shadow);
+    else if (ranks)
       parallel_ = std::make_unique<train::ParallelTrainer>(in_process_fabric(), trainer_options(o),
                                                            data, *ranks);
     else
@@ -95,6 +98,7 @@ class Run {
 
   train::GuardedStep step(const train::PassContext& context, bool look) {
     look_ = look;
+    if (shadowed_) return {shadowed_->step(context).record, train::GuardOutcome::taken};
     if (guard_) return guard_->step(context);
     if (parallel_) return {parallel_->step(context, look), train::GuardOutcome::taken};
     return {single_->step(context), train::GuardOutcome::taken};
@@ -107,11 +111,18 @@ class Run {
       single_->save(options_.checkpoint);
   }
   [[nodiscard]] train::Trainer& trainer() const {
+    if (shadowed_) return shadowed_->trainer();
     return parallel_ ? parallel_->first() : *single_;
   }
   [[nodiscard]] std::int64_t steps_done() const { return trainer().steps_done(); }
   [[nodiscard]] const train::ParallelTrainer* parallel() const { return parallel_.get(); }
   [[nodiscard]] const train::NanGuard* guard() const { return guard_.get(); }
+  [[nodiscard]] const train::ShadowedTrainer* shadowed() const { return shadowed_.get(); }
+  /// Of the last step; none if the kill switch did nothing at it.
+  [[nodiscard]] const train::KillEvent* event_at(std::int64_t step) const {
+    const bool acted = shadowed_ && !shadowed_->events().empty();
+    return acted && shadowed_->events().back().step == step ? &shadowed_->events().back() : nullptr;
+  }
 
  private:
   void resume() {
@@ -126,7 +137,14 @@ class Run {
   std::unique_ptr<train::Trainer> single_;
   std::unique_ptr<train::ParallelTrainer> parallel_;
   std::unique_ptr<train::NanGuard> guard_;
+  std::unique_ptr<train::ShadowedTrainer> shadowed_;
 };
+
+std::string text_of(const train::KillEvent& event) {
+  const bool gap = event.indicator == Indicator::loss_gap;
+  return fmt::format("the {} is {:.3g} {} at step {}", to_string(event.indicator), event.value,
+                     gap ? "nats above the BF16 run's" : "times the BF16 run's", event.step);
+}
 
 /// Takes the steps; what they leave goes to `rows`, and to the log once it counts.
 class Loop {
@@ -196,7 +214,10 @@ class Loop {
     monitor_.end_step(
         {{"loss", r.loss}, {"gradient_norm", r.gradient_norm}, {"learning_rate", r.learning_rate}});
     progress_.show(run_.steps_done(), r.loss);
-    if (!std::isfinite(r.loss))
+    const train::KillEvent* event = run_.event_at(r.step);
+    if (event != nullptr && event->action == KillAction::stop)
+      outcome_.ended = "kill switch: " + text_of(*event);
+    else if (event == nullptr && !std::isfinite(r.loss))
       outcome_.ended = fmt::format("the loss of step {} is not finite", r.step);
     else if (options_.stop_when && watch_.diverged())
       outcome_.ended = fmt::format(
@@ -227,6 +248,28 @@ void print_ranks(const train::ParallelTrainer& ranks) {
              r.bytes_sent(), ranks.memory().smallest, ranks.memory().largest);
 }
 
+void print_events(const train::ShadowedTrainer& run) {
+  if (run.events().empty()) fmt::print("kill switch: no alarm\n");
+  for (const train::KillEvent& event : run.events())
+    fmt::print("kill switch: {}: {}\n", text_of(event),
+               event.action == KillAction::stop
+                   ? "the run ends"
+                   : fmt::format("back to the state after {}, {}", counted(event.back_to, "step"),
+                                 event.action == KillAction::bf16 ? "and on in BF16"
+                                                                  : "without the batches since"));
+}
+
+nlohmann::json json_of(const train::ShadowedTrainer& run) {
+  nlohmann::json events = nlohmann::json::array();
+  for (const train::KillEvent& event : run.events())
+    events.push_back({{"step", event.step},
+                      {"indicator", to_string(event.indicator)},
+                      {"value", json_number(event.value)},
+                      {"action", to_string(event.action)},
+                      {"back_to", event.back_to}});
+  return events;
+}
+
 void print_for_people(const Run& run, const TrainOutcome& outcome, const TrainOptions& o,
                       const train::TrainingMonitor& monitor) {
   constexpr std::size_t kMostWarnings = 10;
@@ -240,6 +283,7 @@ void print_for_people(const Run& run, const TrainOutcome& outcome, const TrainOp
   if (run.guard() != nullptr)
     fmt::print("{} rollbacks to a snapshot, {} steps left out\n", outcome.rollbacks,
                outcome.skipped);
+  if (run.shadowed() != nullptr) print_events(*run.shadowed());
   fmt::print("{} warnings\n", monitor.warnings().size());
   for (std::size_t i = 0; i < std::min(kMostWarnings, monitor.warnings().size()); ++i) {
     const train::MonitorWarning& w = monitor.warnings()[i];
@@ -270,6 +314,7 @@ nlohmann::json json_of(const Run& run, const TrainOutcome& outcome,
     json["rollbacks"] = outcome.rollbacks;
     json["skipped"] = outcome.skipped;
   }
+  if (run.shadowed() != nullptr) json["kill_switch"] = json_of(*run.shadowed());
   if (const train::ParallelTrainer* ranks = run.parallel()) {
     const train::GradientReducer& r = ranks->reducer();
     json["ranks"] = {{"count", r.options().ranks},

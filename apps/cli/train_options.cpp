@@ -103,6 +103,36 @@ void add_run_options(Command& command, TrainOptions& o) {
       ->check(above_zero());
 }
 
+void add_kill_options(Command& command, TrainOptions& o) {
+  command.add_option(
+      "--kill-switch", o.kill_switch,
+      "stop, roll-back or bf16: what to do once gradient amax, second moment or loss "
+      "depart from those of a BF16 run on the same batches, which runs beside this "
+      "one; exit code 1 if the run ends there");
+  command
+      .add_option("--kill-amax-ratio", o.kill_amax_ratio,
+                  "alarm beyond this ratio of the gradients' amax, or its inverse; default: 2")
+      ->check(above_zero());
+  command
+      .add_option("--kill-moment-ratio", o.kill_moment_ratio,
+                  "the same of the mean second moment; default: 2")
+      ->check(above_zero());
+  command.add_option("--kill-loss-gap", o.kill_loss_gap,
+                     "alarm above this many nats over the BF16 run's loss; default: 0.01");
+  command
+      .add_option("--kill-window", o.kill_window,
+                  "steps over which figures are averaged; default: 10")
+      ->check(between(std::int64_t{1}, kMostSteps));
+  command
+      .add_option("--kill-patience", o.kill_patience,
+                  "steps in a row beyond a threshold that make an alarm; default: 5")
+      ->check(between(std::int64_t{1}, kMostSteps));
+  command
+      .add_option("--kill-snapshots", o.kill_snapshots,
+                  "steps between the states to which roll-back and bf16 return; default: 10")
+      ->check(between(std::int64_t{1}, kMostSteps));
+}
+
 void add_shape_options(Command& command, TrainOptions& o) {
   const auto number = [&](const char* name, auto& value, const char* help) {
     command.add_option(name, value, help)->capture_default_str();
@@ -134,6 +164,7 @@ void add_train_options(Command& command, TrainOptions& o) {
   add_state_options(command, o);
   add_rank_options(command, o);
   add_run_options(command, o);
+  add_kill_options(command, o);
   add_shape_options(command, o);
   command.add_option("--threads", o.threads, "threads; results do not depend on their number")
       ->check(between(1, kMostThreads));

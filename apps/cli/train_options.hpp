@@ -10,6 +10,7 @@
 #include "parser.hpp"
 #include "training/train/divergence.hpp"
 #include "training/train/parallel_trainer.hpp"
+#include "training/train/shadowed_trainer.hpp"
 #include "training/train/trainer.hpp"
 
 namespace fp8lab::cli {
@@ -54,6 +55,13 @@ struct TrainOptions {
   double loss_scale = 1.0;
   std::optional<std::int64_t> guard;
   std::optional<double> stop_when;
+  std::string kill_switch;  ///< an action; empty: no shadow
+  std::optional<double> kill_amax_ratio;
+  std::optional<double> kill_moment_ratio;
+  std::optional<double> kill_loss_gap;
+  std::optional<std::int64_t> kill_window;
+  std::optional<std::int64_t> kill_patience;
+  std::optional<std::int64_t> kill_snapshots;
   std::uint64_t seed = 1;
   int threads = 0;  ///< all
   bool json = false;
@@ -66,6 +74,9 @@ train::TrainerOptions trainer_options(const TrainOptions& o);
 
 /// Unset for one trainer without wires.
 std::optional<train::ParallelOptions> parallel_options(const TrainOptions& o);
+
+/// Unset without --kill-switch.
+std::optional<train::ShadowOptions> shadow_options(const TrainOptions& o);
 
 /// Of the run's losses: `--stop-when`, or one nat.
 train::DivergenceOptions divergence_options(const TrainOptions& o);

@@ -205,6 +205,33 @@ std::optional<train::ParallelOptions> parallel_options(const TrainOptions& o) {
   return p;
 }
 
+std::optional<train::ShadowOptions> shadow_options(const TrainOptions& o) {
+  const bool tuned = o.kill_amax_ratio || o.kill_moment_ratio || o.kill_loss_gap || o.kill_window ||
+                     o.kill_patience || o.kill_snapshots;
+  require(
+      !tuned || !o.kill_switch.empty(), "--kill-switch",
+      "an action beside --kill-amax-ratio, --kill-moment-ratio, --kill-loss-gap, --kill-window, "
+      "--kill-patience and --kill-snapshots",
+      "none");
+  if (o.kill_switch.empty()) return std::nullopt;
+  require(!parallel_options(o), "--kill-switch", "one rank without a wire",
+          fmt::format("--recipe {} --ranks {}", o.recipe, o.ranks));
+  require(!o.guard, "--kill-switch", "no --guard, whose rollbacks its shadow does not follow",
+          fmt::format("--guard {}", o.guard.value_or(0)));
+  require(o.checkpoint.empty(), "--kill-switch", "no --checkpoint, which does not hold its shadow",
+          fmt::format("--checkpoint {}", o.checkpoint));
+  train::ShadowOptions s;
+  s.action = find_kill_action(o.kill_switch, "--kill-switch");
+  KillThresholds& t = s.thresholds;
+  t.amax_ratio = o.kill_amax_ratio.value_or(t.amax_ratio);
+  t.moment_ratio = o.kill_moment_ratio.value_or(t.moment_ratio);
+  t.loss_gap = o.kill_loss_gap.value_or(t.loss_gap);
+  t.window = o.kill_window.value_or(t.window);
+  t.patience = o.kill_patience.value_or(t.patience);
+  s.snapshot_every = o.kill_snapshots.value_or(s.snapshot_every);
+  return s;
+}
+
 train::DivergenceOptions divergence_options(const TrainOptions& o) {
   train::DivergenceOptions d;
   if (o.stop_when) d.rise = *o.stop_when;
