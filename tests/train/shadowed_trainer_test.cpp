@@ -16,7 +16,9 @@ namespace {
 
 constexpr std::int64_t kWatchedSteps = 60;
 
-std::shared_ptr<const DataSource> watched_language() { return synthetic_language({.vocabulary = 64}, 1); }
+std::shared_ptr<const DataSource> watched_language() {
+  return synthetic_language({.vocabulary = 64}, 1);
+}
 
 TrainerOptions watched_options(std::string_view recipe) {
   TrainerOptions options;
@@ -30,7 +32,8 @@ TrainerOptions watched_options(std::string_view recipe) {
   return options;
 }
 
-/// Without scales, E4M3 makes small gradients zero: this run departs from its shadow after some steps.
+/// Without scales, E4M3 makes small gradients zero: this run departs from its shadow after some
+/// steps.
 TrainerOptions unscaled_options() {
   TrainerOptions options = watched_options("te-current");
   LinearRecipe& recipe = options.recipe.blocks;
@@ -70,7 +73,8 @@ std::vector<double> watched_losses(ShadowedTrainer& trainer) {
 
 TEST_CASE("shadowed: a healthy run raises no alarm and has the bits of a run without a shadow",
           "[train]") {
-  ShadowedTrainer shadowed(watched_options("te-current"), watched_language(), ratios(KillAction::stop));
+  ShadowedTrainer shadowed(watched_options("te-current"), watched_language(),
+                           ratios(KillAction::stop));
   CHECK(watched_losses(shadowed).size() == kWatchedSteps);
   CHECK(shadowed.events().empty());
   Trainer plain(watched_options("te-current"), watched_language());
@@ -163,10 +167,12 @@ TEST_CASE("shadowed: options outside their range, and states that cannot take va
   TrainerOptions narrow = watched_options("bf16");
   narrow.optimizer.v = {FormatId::f16};
   Trainer other(watched_options("te-current"), watched_language());
-  CHECK_THROWS_WITH(Trainer(narrow, watched_language()).take_over(other), contains("states: expected f32"));
+  CHECK_THROWS_WITH(Trainer(narrow, watched_language()).take_over(other),
+                    contains("states: expected f32"));
   TrainerOptions wide = watched_options("bf16");
   std::get<TransformerShape>(wide.model).hidden = 64;
-  CHECK_THROWS_WITH(Trainer(wide, watched_language()).take_over(other), contains("expected [128, 32], got [64, 32]"));
+  CHECK_THROWS_WITH(Trainer(wide, watched_language()).take_over(other),
+                    contains("expected [128, 32], got [64, 32]"));
   CHECK_THROWS_WITH(find_kill_action("halt", "--kill-switch"),
                     contains("--kill-switch: expected") && contains("roll-back"));
 }

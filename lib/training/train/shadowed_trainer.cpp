@@ -108,7 +108,8 @@ std::optional<KillEvent> ShadowedTrainer::alarm_of(const StepFigures& figures) c
   return event;
 }
 
-/// The restored state is run on in new arithmetic; its weights and moments are taken over as values.
+/// The restored state is run on in new arithmetic; its weights and moments are taken over as
+/// values.
 void ShadowedTrainer::switch_to_bf16() {
   auto high = std::make_unique<Trainer>(in_bf16(run_->options()), data_);
   high->take_over(*run_);

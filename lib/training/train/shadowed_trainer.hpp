@@ -20,8 +20,8 @@ struct MeasuredStep {
 };
 
 /// Runs the next step of `trainer`. The figures are of the matrices of its blocks, or, in a model
-/// without blocks, of all matrices but embeddings and head: the largest magnitude of their gradients
-/// before clipping, and the mean of v after the step.
+/// without blocks, of all matrices but embeddings and head: the largest magnitude of their
+/// gradients before clipping, and the mean of v after the step.
 MeasuredStep measured_step(Trainer& trainer, const PassContext& context);
 
 struct ShadowOptions {
@@ -56,9 +56,9 @@ class ShadowedTrainer {
                   const ShadowOptions& shadow);
 
   /// Runs the next step of both. A loss that is not finite is an alarm at once. After roll_back,
-  /// both continue from snapshots of one step, taken before the window of the alarm (or of the first
-  /// step), and leave the batches since then out. After bf16, the run does so in BF16 with FP32
-  /// states and without its shadow. Throws `Error` once the run has stopped.
+  /// both continue from snapshots of one step, taken before the window of the alarm (or of the
+  /// first step), and leave the batches since then out. After bf16, the run does so in BF16 with
+  /// FP32 states and without its shadow. Throws `Error` once the run has stopped.
   ShadowedStep step(const PassContext& context);
 
   [[nodiscard]] std::int64_t steps_done() const { return run_->steps_done(); }

@@ -90,6 +90,9 @@ class Trainer {
   StepRecord apply_gradients(double loss);
   /// Ends the step without an update: its batch is not used.
   void skip_step() { ++steps_; }
+  /// Sets the loss scale of the next step. Neither snapshots nor checkpoints hold it. Throws
+  /// `Error` unless it is a power of two.
+  void set_loss_scale(double scale);
 
   /// Limits the optimizer to the parameters for which `kept` is true, in the order of the model.
   /// The caller must set the weights of the others, also after `restore` (ZeRO with whole
