@@ -149,12 +149,15 @@ std::string text_of(const train::KillEvent& event) {
 /// Takes the steps; what they leave goes to `rows`, and to the log once it counts.
 class Loop {
  public:
-  Loop(Run& run, const TrainOptions& o, train::TrainingMonitor& monitor, TrainLog& log)
+  Loop(Run& run, const TrainOptions& o, train::TrainingMonitor& monitor, TrainLog& log,
+       TensorTrace& trace)
       : run_(run),
         options_(o),
         monitor_(monitor),
         log_(log),
+        trace_(trace),
         watch_(divergence_options(o)),
+        gradient_scale_(gradient_scale_rule(o)),
         progress_(run.steps_done(), o.schedule.steps, run.trainer().tokens_per_step() * o.ranks),
         logged_(run.steps_done()) {
     if (!o.log.empty()) monitor_.log_to(&rows_);
@@ -170,6 +173,7 @@ class Loop {
       outcome_.skipped = guard->skipped_steps();
     }
     log_.close();
+    trace_.close();
     return std::move(outcome_);
   }
 
@@ -180,9 +184,11 @@ class Loop {
     const bool again = step < logged_;
     const bool look = !again && step % options_.monitor_every == 0;
     train::PassContext context{.threads = options_.threads, .on_cast = {}};
-    if (look)
+    const bool traced = !again && trace_.takes(step);
+    if (look || traced)
       context.on_cast = [&](std::string_view name, const FloatMatrix& x, const QuantizedTensor& q) {
-        monitor_.observe(name, x, q);
+        if (look) monitor_.observe(name, x, q);
+        if (traced) trace_.add(step, name, x);
       };
     monitor_.set_step(step);
     rows_.str({});
@@ -199,6 +205,7 @@ class Loop {
       monitor_.end_step({{"skipped", 1.0}});
     else
       note(taken.record);
+    if (look && gradient_scale_) run_.trainer().set_loss_scale(gradient_scale_->update(monitor_));
     logged_ = run_.steps_done();
     log_.write(rows_.str());
     const bool due = logged_ == options_.schedule.steps || logged_ % options_.save_every == 0;
@@ -229,8 +236,10 @@ class Loop {
   const TrainOptions& options_;
   train::TrainingMonitor& monitor_;
   TrainLog& log_;
+  TensorTrace& trace_;
   std::ostringstream rows_;
   train::DivergenceWatch watch_;
+  std::optional<train::GradientScaleRule> gradient_scale_;
   StepProgress progress_;
   TrainOutcome outcome_;
   std::int64_t logged_;  ///< steps whose rows are written
@@ -284,6 +293,9 @@ void print_for_people(const Run& run, const TrainOutcome& outcome, const TrainOp
     fmt::print("{} rollbacks to a snapshot, {} steps left out\n", outcome.rollbacks,
                outcome.skipped);
   if (run.shadowed() != nullptr) print_events(*run.shadowed());
+  if (o.raise_gradient_scale)
+    fmt::print("loss scale {:g} at the start, {:g} at the end\n", o.loss_scale,
+               run.trainer().options().loss_scale);
   fmt::print("{} warnings\n", monitor.warnings().size());
   for (std::size_t i = 0; i < std::min(kMostWarnings, monitor.warnings().size()); ++i) {
     const train::MonitorWarning& w = monitor.warnings()[i];
@@ -299,7 +311,7 @@ void print_for_people(const Run& run, const TrainOutcome& outcome, const TrainOp
                          outcome.rise));
 }
 
-nlohmann::json json_of(const Run& run, const TrainOutcome& outcome,
+nlohmann::json json_of(const Run& run, const TrainOutcome& outcome, const TrainOptions& o,
                        const train::TrainingMonitor& monitor) {
   nlohmann::json losses = nlohmann::json::array();
   for (const train::StepRecord& r : outcome.records) losses.push_back(json_number(r.loss));
@@ -314,6 +326,7 @@ nlohmann::json json_of(const Run& run, const TrainOutcome& outcome,
     json["rollbacks"] = outcome.rollbacks;
     json["skipped"] = outcome.skipped;
   }
+  if (o.raise_gradient_scale) json["loss_scale"] = run.trainer().options().loss_scale;
   if (run.shadowed() != nullptr) json["kill_switch"] = json_of(*run.shadowed());
   if (const train::ParallelTrainer* ranks = run.parallel()) {
     const train::GradientReducer& r = ranks->reducer();
@@ -336,6 +349,7 @@ nlohmann::json json_of(const Run& run, const TrainOutcome& outcome,
 struct TrainLocks {
   explicit TrainLocks(const TrainOptions& o) {
     if (!o.log.empty()) log.emplace(o.log);
+    if (!o.trace.empty()) require_writable_file(o.trace);
     if (o.checkpoint.empty()) return;
     checkpoint.emplace(o.checkpoint);
     require_writable_file(o.checkpoint);
@@ -349,11 +363,12 @@ int run(TrainOptions o) {
   const TrainLocks locks(o);
   o.threads = team_size(o.threads);
   Run trained(o);
-  train::TrainingMonitor monitor({}, trained.steps_done());
+  train::TrainingMonitor monitor(monitor_options(o), trained.steps_done());
   TrainLog log(o.log, trained.steps_done());
-  const TrainOutcome outcome = Loop(trained, o, monitor, log).take_steps();
+  TensorTrace trace(o.trace, o.schedule.steps);
+  const TrainOutcome outcome = Loop(trained, o, monitor, log, trace).take_steps();
   if (o.json)
-    fmt::print("{}\n", json_text(json_of(trained, outcome, monitor), 2));
+    fmt::print("{}\n", json_text(json_of(trained, outcome, o, monitor), 2));
   else
     print_for_people(trained, outcome, o, monitor);
   return outcome.diverged ? kMismatch : kPass;

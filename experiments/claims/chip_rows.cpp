@@ -57,8 +57,8 @@ Measurement measure_f1b(const ClaimContext&) {
       "of {} with subnormal operands of an {}, the model gives {} with their values and {} with "
       "zeros in their place",
       counted(static_cast<std::int64_t>(subnormal), "recorded row"), chip_of(file), kept, flush);
-  m.values = {{"rows", "1", subnormal}, {"explained_kept", "1", kept},
-              {"explained_flushed", "1", flush}};
+  m.values = {
+      {"rows", "1", subnormal}, {"explained_kept", "1", kept}, {"explained_flushed", "1", flush}};
   return m;
 }
 

@@ -43,8 +43,8 @@ Measurement measure_l12(const ClaimContext&) {
 Verdict judge_l12(Values values) {
   if (value_of(values, "e4m3_of_450") != 448.0 || value_of(values, "e4m3_of_1000") != 448.0)
     return Verdict::does_not_hold;
-  const bool everywhere = value_of(values, "e5m2_infinite") == 0.0 &&
-                          value_of(values, "nan_in_older_releases") == 0.0;
+  const bool everywhere =
+      value_of(values, "e5m2_infinite") == 0.0 && value_of(values, "nan_in_older_releases") == 0.0;
   return everywhere ? Verdict::holds : Verdict::holds_with_correction;
 }
 
@@ -114,8 +114,8 @@ Measurement measure_s14(const ClaimContext&) {
         all += 1.0;
         converted += decide(rule, weight.name, weight.shape).converts ? 1.0 : 0.0;
       }
-    m.figure += fmt::format("{}{}: {} of {} in FP8", m.values.empty() ? "" : ", ", group, converted,
-                            all);
+    m.figure +=
+        fmt::format("{}{}: {} of {} in FP8", m.values.empty() ? "" : ", ", group, converted, all);
     m.values.push_back({fmt::format("share_{}", group), "1", converted / all});
   }
   m.figure = "weights of a block by the rule of DeepSeek-V3's report (section 3.3.1): " + m.figure;
@@ -171,8 +171,8 @@ Verdict judge_s15(Values values) {
     const double m = value_of(values, name + "_m");
     const double n = value_of(values, name + "_n");
     const double k = value_of(values, name + "_k");
-    square = square || (m == 16.0 && n == 16.0) || (n == 16.0 && k == 16.0) ||
-             (m == 16.0 && k == 16.0);
+    square =
+        square || (m == 16.0 && n == 16.0) || (n == 16.0 && k == 16.0) || (m == 16.0 && k == 16.0);
     for (const double extent_of : {m, n, k}) divides = divides && std::fmod(extent_of, 16.0) == 0.0;
   }
   if (square) return Verdict::holds;

@@ -112,8 +112,8 @@ Measurement measure_p7(const ClaimContext&) {
   constexpr double kFp8Lm = 34.2;
   constexpr double kTransformerEngine = 24.9;
   const TrainingSetup setup = find_training_setup("175b");
-  const auto gpus = static_cast<double>(setup.parallel.tensor * setup.parallel.pipeline *
-                                        setup.parallel.data);
+  const auto gpus =
+      static_cast<double>(setup.parallel.tensor * setup.parallel.pipeline * setup.parallel.data);
   const auto utilization = [&](AttentionCount attention) {
     return 100.0 * kFp8RunLarger.throughput * training_flops(setup.shape, attention) /
            (gpus * kH100Peak);
@@ -206,7 +206,8 @@ std::vector<Claim> traffic_claims() {
       {"F5", kTutorial,
        "An FP8 all-reduce over 256 and more ranks is much worse than errors inside a GPU.",
        "mean of 2048 gradients of 3 decades in E4M3, agreed scale over N, by ring, tree and direct "
-       "exchange, over 8, 256 and 1024 ranks; beside it a product in E4M3 on Hopper with promotion, "
+       "exchange, over 8, 256 and 1024 ranks; beside it a product in E4M3 on Hopper with "
+       "promotion, "
        "K = 4096",
        "holds if the error over 256 and over 1024 ranks is over 3 times the product's by every "
        "topology; with a correction if by ring or tree, which round at every hop",

@@ -99,7 +99,8 @@ Verdict judge_f3a(Values values) {
   return scaled ? Verdict::holds_with_correction : Verdict::does_not_hold;
 }
 
-/// The root mean square of the largest channel over that of the median one, of x [tokens, channels].
+/// The root mean square of the largest channel over that of the median one, of x [tokens,
+/// channels].
 double channel_ratio(const FloatMatrix& x) {
   std::vector<double> squares(static_cast<std::size_t>(x.k));
   for (std::size_t i = 0; i < x.values.size(); ++i) {
@@ -116,18 +117,18 @@ Measurement measure_t8(const ClaimContext& context) {
   WatchedCasts ratios;
   WatchedCasts amaxes;
   run_all(context, 2, [&](std::size_t i) {
-    (i == 0 ? ratios : amaxes) = watch_casts(settings, "te-current", context.seed, ".qkv.activation",
-                                             i == 0 ? channel_ratio : amax_of);
+    (i == 0 ? ratios : amaxes) = watch_casts(settings, "te-current", context.seed,
+                                             ".qkv.activation", i == 0 ? channel_ratio : amax_of);
   });
   const std::size_t steps = ratios.steps.size();
   const std::size_t calibrated = steps / 4;
   const double early = ratios.largest(0, calibrated);
   const double late = ratios.largest(steps - calibrated, steps);
-  const double growth =
-      amaxes.largest(steps - calibrated, steps) / amaxes.largest(0, calibrated);
+  const double growth = amaxes.largest(steps - calibrated, steps) / amaxes.largest(0, calibrated);
   Measurement m;
   m.figure = fmt::format(
-      "the largest channel of the input of attention is at most {:.3g} times the median one in the first "
+      "the largest channel of the input of attention is at most {:.3g} times the median one in the "
+      "first "
       "{} steps and {:.3g} times in the last {} of {}; the largest amax of the last is {:.3g} "
       "times that of the first, whose scale would {}",
       early, calibrated, late, calibrated, steps, growth,
@@ -152,7 +153,8 @@ std::vector<Claim> watched_claims() {
       {"F3a", kGuide, "Gradients regularly exceed 448 during training.",
        "amax of the output gradient of every linear layer at each of 160 steps, mean loss, 53440 "
        "parameters: a healthy run (te-current) and one that fails (unscaled E4M3)",
-       "holds if more than 1 % of the healthy run's amaxes exceed 448; with a correction if they do "
+       "holds if more than 1 % of the healthy run's amaxes exceed 448; with a correction if they "
+       "do "
        "only where the loss is a sum over tokens or multiplied by 65536, as for FP16",
        measure_f3a, judge_f3a},
       {"T8", kTutorial,
