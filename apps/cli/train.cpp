@@ -360,6 +360,10 @@ struct TrainLocks {
 };
 
 int run(TrainOptions o) {
+  if (o.attribute) {
+    o.threads = team_size(o.threads);
+    return run_attribution(o);
+  }
   const TrainLocks locks(o);
   o.threads = team_size(o.threads);
   Run trained(o);

@@ -168,6 +168,16 @@ void add_kill_options(Command& command, TrainOptions& o) {
       ->check(between(std::int64_t{1}, kMostSteps));
 }
 
+void add_attribution_options(Command& command, TrainOptions& o) {
+  command
+      .add_option(
+          "--attribute", o.attribute,
+          "instead of one run, this many seeds of the run, of BF16 runs in which one product "
+          "or the states alone are the run's, and of the run without one of them or with "
+          "exact sums; prints how much loss each has above BF16")
+      ->check(between(std::int64_t{1}, std::int64_t{1000}));
+}
+
 void add_shape_options(Command& command, TrainOptions& o) {
   const auto number = [&](const char* name, auto& value, const char* help) {
     command.add_option(name, value, help)->capture_default_str();
@@ -201,6 +211,7 @@ void add_train_options(Command& command, TrainOptions& o) {
   add_run_options(command, o);
   add_monitor_options(command, o);
   add_kill_options(command, o);
+  add_attribution_options(command, o);
   add_shape_options(command, o);
   command.add_option("--threads", o.threads, "threads; results do not depend on their number")
       ->check(between(1, kMostThreads));

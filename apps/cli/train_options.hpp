@@ -62,6 +62,7 @@ struct TrainOptions {
   std::optional<double> warn_amax;
   std::optional<double> warn_zeros;
   std::optional<double> raise_gradient_scale;
+  std::optional<std::int64_t> attribute;  ///< seeds
   std::int64_t outlier_channels = 0;
   int outlier_log2 = 0;
   double loss_scale = 1.0;
@@ -89,6 +90,10 @@ std::optional<train::ParallelOptions> parallel_options(const TrainOptions& o);
 
 /// Unset without --kill-switch.
 std::optional<train::ShadowOptions> shadow_options(const TrainOptions& o);
+
+/// `train --attribute`: trains with each part of the arithmetic alone and without it, and prints
+/// the gaps to BF16. The exit code.
+int run_attribution(const TrainOptions& o);
 
 /// What warns: the preset of --monitor, changed by --warn-...
 train::MonitorOptions monitor_options(const TrainOptions& o);

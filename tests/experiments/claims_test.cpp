@@ -209,7 +209,7 @@ TEST_CASE("claims: a run counts its verdicts and names what does not hold", "[ex
   const std::string verdicts = results.tables[0].csv();
   CHECK_THAT(verdicts, contains("\nX1,first,paper,s1,c1,f,arithmetic,does not hold\n"));
   CHECK_THAT(verdicts, contains("\nX2,second.,guide,s2,c2,f,recorded,does not hold\n"));
-  CHECK_THAT(verdicts, contains("\nX3,third,page,s3,c3,f,measured,cannot tell\n"));
+  CHECK_THAT(verdicts, contains("\nX3,third,page,0,,s3,c3,f,measured,cannot tell\n"));
   CHECK(results.tables[1].rows().size() == 28);
   CHECK_THAT(results.tables[1].csv(), contains("\nX1,v,nats,0.5\nX1,w,%,7.0\n"));
 }

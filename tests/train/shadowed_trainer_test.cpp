@@ -1,3 +1,5 @@
+// A run beside its shadow, and runs with a part of its arithmetic.
+
 #include "training/train/shadowed_trainer.hpp"
 
 #include <cmath>
@@ -8,6 +10,7 @@
 
 #include "catch.hpp"
 #include "train/same_bits.hpp"
+#include "training/train/attribution.hpp"
 
 using namespace fp8lab;
 using namespace fp8lab::train;
@@ -67,6 +70,27 @@ std::vector<double> watched_losses(ShadowedTrainer& trainer) {
   while (trainer.steps_done() < kWatchedSteps && !trainer.stopped())
     losses.push_back(trainer.step({}).record.loss);
   return losses;
+}
+
+TrainerOptions attributed_options() {
+  TrainerOptions options;
+  options.model = TransformerShape{
+      .vocabulary = 64, .length = 16, .width = 32, .layers = 1, .heads = 2, .hidden = 32};
+  options.recipe.blocks = find_linear_recipe("te-current");
+  options.optimizer.v = {FormatId::f16};
+  options.optimizer.threads = 1;
+  options.loss_scale = 4.0;
+  options.sequences = 2;
+  options.length = 16;
+  options.schedule = {.peak = 3e-3, .warmup = 3, .steps = 10};
+  return options;
+}
+
+double attributed_loss(const TrainerOptions& options) {
+  Trainer trainer(options, watched_language());
+  double loss = 0.0;
+  while (trainer.steps_done() < options.schedule.steps) loss = trainer.step({}).loss;
+  return loss;
 }
 
 }  // namespace
@@ -175,4 +199,53 @@ TEST_CASE("shadowed: options outside their range, and states that cannot take va
                     contains("expected [128, 32], got [64, 32]"));
   CHECK_THROWS_WITH(find_kill_action("halt", "--kill-switch"),
                     contains("--kill-switch: expected") && contains("roll-back"));
+}
+
+TEST_CASE("attribution: the parts of a run are those that differ from BF16", "[train]") {
+  const TrainerOptions run = attributed_options();
+  CHECK(parts_of(run) == std::vector{RunPart::forward, RunPart::dgrad, RunPart::wgrad,
+                                     RunPart::sums, RunPart::states});
+  CHECK(parts_of(in_high_precision(run)).empty());
+  TrainerOptions products = run;
+  products.optimizer.v = {};
+  products.recipe.blocks.dgrad = bf16_recipe().dgrad;
+  CHECK(parts_of(products) == std::vector{RunPart::forward, RunPart::wgrad, RunPart::sums});
+  TrainerOptions states = in_high_precision(run);
+  states.optimizer.gradient = {FormatId::e5m2, StateScaling::tensor};
+  CHECK(parts_of(states) == std::vector{RunPart::states});
+}
+
+TEST_CASE("attribution: one part alone and all others are complements", "[train]") {
+  const TrainerOptions run = attributed_options();
+  for (const RunPart part : {RunPart::forward, RunPart::dgrad, RunPart::wgrad}) {
+    INFO(to_string(part));
+    const LinearRecipe alone = with_part_alone(run, part).value().recipe.blocks;
+    const LinearRecipe others = without_part(run, part).recipe.blocks;
+    const auto check = [&](RunPart product, const GemmSettings& a, const GemmSettings& b) {
+      CHECK((a.arithmetic == Arithmetic::fp8) == (product == part));
+      CHECK((b.arithmetic == Arithmetic::fp8) == (product != part));
+    };
+    check(RunPart::forward, alone.forward, others.forward);
+    check(RunPart::dgrad, alone.dgrad, others.dgrad);
+    check(RunPart::wgrad, alone.wgrad, others.wgrad);
+    CHECK(with_part_alone(run, part).value().optimizer.v == StateFormat{});
+    CHECK(without_part(run, part).optimizer.v.format == FormatId::f16);
+  }
+  const TrainerOptions states = with_part_alone(run, RunPart::states).value();
+  CHECK(states.optimizer.v.format == FormatId::f16);
+  CHECK(states.recipe.blocks.forward.arithmetic == Arithmetic::bf16);
+  CHECK(without_part(run, RunPart::states).optimizer.v == StateFormat{});
+  CHECK_FALSE(with_part_alone(run, RunPart::sums).has_value());
+  const LinearRecipe exact = without_part(run, RunPart::sums).recipe.blocks;
+  CHECK(exact.forward.accumulator.kind == AccumulationKind::exact);
+  CHECK(exact.forward.arithmetic == Arithmetic::fp8);
+}
+
+TEST_CASE("attribution: without every part a run has the loss of BF16", "[train]") {
+  const TrainerOptions run = attributed_options();
+  TrainerOptions none = run;
+  for (const RunPart part : parts_of(run)) none = without_part(none, part);
+  none.loss_scale = 1.0;
+  CHECK(attributed_loss(none) == attributed_loss(in_high_precision(run)));
+  CHECK(attributed_loss(run) != attributed_loss(none));
 }
