@@ -37,6 +37,8 @@ nlohmann::ordered_json json_of(const Claim& claim, const Measurement& measuremen
     values.push_back({{"name", v.name}, {"unit", v.unit}, {"value", v.value}});
   return {{"id", claim.id},
           {"source", claim.source},
+          {"line", claim.line},
+          {"words", claim.words},
           {"claim", claim.statement},
           {"setup", claim.setup},
           {"criterion", claim.criterion},
@@ -63,6 +65,7 @@ void print_field(std::string_view title, std::string_view text) {
 void print_claim(const Claim& claim, const Measurement& measurement) {
   say("{} ({}): {}\n", claim.id, claim.source, to_string(measurement.verdict));
   print_field("claim", claim.statement);
+  print_field("words", fmt::format("line {}: \"{}\"", claim.line, claim.words));
   print_field("setup", claim.setup);
   print_field("criterion", claim.criterion);
   print_field("measured", measurement.figure);

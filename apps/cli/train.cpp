@@ -79,7 +79,10 @@ class Run {
         o.text.empty() ? train::synthetic_language({.vocabulary = o.shape.vocabulary}, o.seed)
                        : train::text_file(o.text, o.seed);
     const std::optional<train::ParallelOptions> ranks = parallel_options(o);
-    if (ranks)
+    const std::optional<train::ShadowOptions> shadow = shadow_options(o);
+    if (shadow)
+      shadowed_ = std::make_unique<train::ShadowedTrainer>(trainer_options(o), data, *shadow);
+    else if (ranks)
       parallel_ = std::make_unique<train::ParallelTrainer>(in_process_fabric(), trainer_options(o),
                                                            data, *ranks);
     else
@@ -95,6 +98,7 @@ class Run {
 
   train::GuardedStep step(const train::PassContext& context, bool look) {
     look_ = look;
+    if (shadowed_) return {shadowed_->step(context).record, train::GuardOutcome::taken};
     if (guard_) return guard_->step(context);
     if (parallel_) return {parallel_->step(context, look), train::GuardOutcome::taken};
     return {single_->step(context), train::GuardOutcome::taken};
@@ -107,11 +111,18 @@ class Run {
       single_->save(options_.checkpoint);
   }
   [[nodiscard]] train::Trainer& trainer() const {
+    if (shadowed_) return shadowed_->trainer();
     return parallel_ ? parallel_->first() : *single_;
   }
   [[nodiscard]] std::int64_t steps_done() const { return trainer().steps_done(); }
   [[nodiscard]] const train::ParallelTrainer* parallel() const { return parallel_.get(); }
   [[nodiscard]] const train::NanGuard* guard() const { return guard_.get(); }
+  [[nodiscard]] const train::ShadowedTrainer* shadowed() const { return shadowed_.get(); }
+  /// Of the last step; none if the kill switch did nothing at it.
+  [[nodiscard]] const train::KillEvent* event_at(std::int64_t step) const {
+    const bool acted = shadowed_ && !shadowed_->events().empty();
+    return acted && shadowed_->events().back().step == step ? &shadowed_->events().back() : nullptr;
+  }
 
  private:
   void resume() {
@@ -126,17 +137,27 @@ class Run {
   std::unique_ptr<train::Trainer> single_;
   std::unique_ptr<train::ParallelTrainer> parallel_;
   std::unique_ptr<train::NanGuard> guard_;
+  std::unique_ptr<train::ShadowedTrainer> shadowed_;
 };
+
+std::string text_of(const train::KillEvent& event) {
+  const bool gap = event.indicator == Indicator::loss_gap;
+  return fmt::format("the {} is {:.3g} {} at step {}", to_string(event.indicator), event.value,
+                     gap ? "nats above the BF16 run's" : "times the BF16 run's", event.step);
+}
 
 /// Takes the steps; what they leave goes to `rows`, and to the log once it counts.
 class Loop {
  public:
-  Loop(Run& run, const TrainOptions& o, train::TrainingMonitor& monitor, TrainLog& log)
+  Loop(Run& run, const TrainOptions& o, train::TrainingMonitor& monitor, TrainLog& log,
+       TensorTrace& trace)
       : run_(run),
         options_(o),
         monitor_(monitor),
         log_(log),
+        trace_(trace),
         watch_(divergence_options(o)),
+        gradient_scale_(gradient_scale_rule(o)),
         progress_(run.steps_done(), o.schedule.steps, run.trainer().tokens_per_step() * o.ranks),
         logged_(run.steps_done()) {
     if (!o.log.empty()) monitor_.log_to(&rows_);
@@ -152,6 +173,7 @@ class Loop {
       outcome_.skipped = guard->skipped_steps();
     }
     log_.close();
+    trace_.close();
     return std::move(outcome_);
   }
 
@@ -162,9 +184,11 @@ class Loop {
     const bool again = step < logged_;
     const bool look = !again && step % options_.monitor_every == 0;
     train::PassContext context{.threads = options_.threads, .on_cast = {}};
-    if (look)
+    const bool traced = !again && trace_.takes(step);
+    if (look || traced)
       context.on_cast = [&](std::string_view name, const FloatMatrix& x, const QuantizedTensor& q) {
-        monitor_.observe(name, x, q);
+        if (look) monitor_.observe(name, x, q);
+        if (traced) trace_.add(step, name, x);
       };
     monitor_.set_step(step);
     rows_.str({});
@@ -181,6 +205,7 @@ class Loop {
       monitor_.end_step({{"skipped", 1.0}});
     else
       note(taken.record);
+    if (look && gradient_scale_) run_.trainer().set_loss_scale(gradient_scale_->update(monitor_));
     logged_ = run_.steps_done();
     log_.write(rows_.str());
     const bool due = logged_ == options_.schedule.steps || logged_ % options_.save_every == 0;
@@ -196,7 +221,10 @@ class Loop {
     monitor_.end_step(
         {{"loss", r.loss}, {"gradient_norm", r.gradient_norm}, {"learning_rate", r.learning_rate}});
     progress_.show(run_.steps_done(), r.loss);
-    if (!std::isfinite(r.loss))
+    const train::KillEvent* event = run_.event_at(r.step);
+    if (event != nullptr && event->action == KillAction::stop)
+      outcome_.ended = "kill switch: " + text_of(*event);
+    else if (event == nullptr && !std::isfinite(r.loss))
       outcome_.ended = fmt::format("the loss of step {} is not finite", r.step);
     else if (options_.stop_when && watch_.diverged())
       outcome_.ended = fmt::format(
@@ -208,8 +236,10 @@ class Loop {
   const TrainOptions& options_;
   train::TrainingMonitor& monitor_;
   TrainLog& log_;
+  TensorTrace& trace_;
   std::ostringstream rows_;
   train::DivergenceWatch watch_;
+  std::optional<train::GradientScaleRule> gradient_scale_;
   StepProgress progress_;
   TrainOutcome outcome_;
   std::int64_t logged_;  ///< steps whose rows are written
@@ -227,6 +257,28 @@ void print_ranks(const train::ParallelTrainer& ranks) {
              r.bytes_sent(), ranks.memory().smallest, ranks.memory().largest);
 }
 
+void print_events(const train::ShadowedTrainer& run) {
+  if (run.events().empty()) fmt::print("kill switch: no alarm\n");
+  for (const train::KillEvent& event : run.events())
+    fmt::print("kill switch: {}: {}\n", text_of(event),
+               event.action == KillAction::stop
+                   ? "the run ends"
+                   : fmt::format("back to the state after {}, {}", counted(event.back_to, "step"),
+                                 event.action == KillAction::bf16 ? "and on in BF16"
+                                                                  : "without the batches since"));
+}
+
+nlohmann::json json_of(const train::ShadowedTrainer& run) {
+  nlohmann::json events = nlohmann::json::array();
+  for (const train::KillEvent& event : run.events())
+    events.push_back({{"step", event.step},
+                      {"indicator", to_string(event.indicator)},
+                      {"value", json_number(event.value)},
+                      {"action", to_string(event.action)},
+                      {"back_to", event.back_to}});
+  return events;
+}
+
 void print_for_people(const Run& run, const TrainOutcome& outcome, const TrainOptions& o,
                       const train::TrainingMonitor& monitor) {
   constexpr std::size_t kMostWarnings = 10;
@@ -240,6 +292,10 @@ void print_for_people(const Run& run, const TrainOutcome& outcome, const TrainOp
   if (run.guard() != nullptr)
     fmt::print("{} rollbacks to a snapshot, {} steps left out\n", outcome.rollbacks,
                outcome.skipped);
+  if (run.shadowed() != nullptr) print_events(*run.shadowed());
+  if (o.raise_gradient_scale)
+    fmt::print("loss scale {:g} at the start, {:g} at the end\n", o.loss_scale,
+               run.trainer().options().loss_scale);
   fmt::print("{} warnings\n", monitor.warnings().size());
   for (std::size_t i = 0; i < std::min(kMostWarnings, monitor.warnings().size()); ++i) {
     const train::MonitorWarning& w = monitor.warnings()[i];
@@ -255,7 +311,7 @@ void print_for_people(const Run& run, const TrainOutcome& outcome, const TrainOp
                          outcome.rise));
 }
 
-nlohmann::json json_of(const Run& run, const TrainOutcome& outcome,
+nlohmann::json json_of(const Run& run, const TrainOutcome& outcome, const TrainOptions& o,
                        const train::TrainingMonitor& monitor) {
   nlohmann::json losses = nlohmann::json::array();
   for (const train::StepRecord& r : outcome.records) losses.push_back(json_number(r.loss));
@@ -270,6 +326,8 @@ nlohmann::json json_of(const Run& run, const TrainOutcome& outcome,
     json["rollbacks"] = outcome.rollbacks;
     json["skipped"] = outcome.skipped;
   }
+  if (o.raise_gradient_scale) json["loss_scale"] = run.trainer().options().loss_scale;
+  if (run.shadowed() != nullptr) json["kill_switch"] = json_of(*run.shadowed());
   if (const train::ParallelTrainer* ranks = run.parallel()) {
     const train::GradientReducer& r = ranks->reducer();
     json["ranks"] = {{"count", r.options().ranks},
@@ -291,6 +349,7 @@ nlohmann::json json_of(const Run& run, const TrainOutcome& outcome,
 struct TrainLocks {
   explicit TrainLocks(const TrainOptions& o) {
     if (!o.log.empty()) log.emplace(o.log);
+    if (!o.trace.empty()) require_writable_file(o.trace);
     if (o.checkpoint.empty()) return;
     checkpoint.emplace(o.checkpoint);
     require_writable_file(o.checkpoint);
@@ -301,14 +360,19 @@ struct TrainLocks {
 };
 
 int run(TrainOptions o) {
+  if (o.attribute) {
+    o.threads = team_size(o.threads);
+    return run_attribution(o);
+  }
   const TrainLocks locks(o);
   o.threads = team_size(o.threads);
   Run trained(o);
-  train::TrainingMonitor monitor({}, trained.steps_done());
+  train::TrainingMonitor monitor(monitor_options(o), trained.steps_done());
   TrainLog log(o.log, trained.steps_done());
-  const TrainOutcome outcome = Loop(trained, o, monitor, log).take_steps();
+  TensorTrace trace(o.trace, o.schedule.steps);
+  const TrainOutcome outcome = Loop(trained, o, monitor, log, trace).take_steps();
   if (o.json)
-    fmt::print("{}\n", json_text(json_of(trained, outcome, monitor), 2));
+    fmt::print("{}\n", json_text(json_of(trained, outcome, o, monitor), 2));
   else
     print_for_people(trained, outcome, o, monitor);
   return outcome.diverged ? kMismatch : kPass;

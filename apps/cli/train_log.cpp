@@ -79,4 +79,20 @@ void TrainLog::close() {
   require_good();
 }
 
+bool TensorTrace::takes(std::int64_t step) const {
+  return !path_.empty() && (step == 0 || step == steps_ / 2 || step == steps_ - 1);
+}
+
+void TensorTrace::add(std::int64_t step, std::string_view name, const FloatMatrix& x) {
+  values_.emplace_back(x.values.begin(), x.values.end());
+  tensors_.push_back({fmt::format("step{}/{}", step, name),
+                      view_of<float>(ElementType::f32, {x.rows, x.k}, values_.back())});
+}
+
+void TensorTrace::close() const {
+  if (path_.empty()) return;
+  require(!tensors_.empty(), "--trace", "a recipe that casts the operands of its layers", "none");
+  write_safetensors(path_, tensors_);
+}
+
 }  // namespace fp8lab::cli

@@ -34,6 +34,13 @@ void add_recipe_options(Command& command, TrainOptions& o) {
       ->check(between(-60.0, 60.0));
   command.add_option("--amax-algorithm", o.amax_algorithm,
                      "algorithm of a delayed scale: max or most_recent");
+  const std::string product = " runs, casts of both operands and accumulator; default: --recipe";
+  command.add_option("--fprop", o.fprop, "recipe under which Y = X W^T" + product);
+  command.add_option(
+      "--dgrad", o.dgrad,
+      "the same of dX = dY W: with --dgrad bf16 --wgrad bf16 the backward pass runs in "
+      "BF16");
+  command.add_option("--wgrad", o.wgrad, "the same of dW = dY^T X");
   command.add_option(
       "--rule", o.rule,
       "layers that run under the recipe, the head included: llama-factory, deepseek-v3, linear or "
@@ -89,6 +96,11 @@ void add_run_options(Command& command, TrainOptions& o) {
   command.add_option("--log", o.log,
                      "JSON lines: casts of monitored steps, loss of every step; a resumed run "
                      "replaces the rows of the steps that it repeats");
+  command.add_option(
+      "--trace", o.trace,
+      "safetensors file of all activations, weights and gradients before their casts, "
+      "at the first, the middle and the last step; experiments read "
+      "FILE#step0/block0.qkv.activation");
   command.add_option("--monitor-every", o.monitor_every, "steps between measurements of the casts")
       ->check(between(std::int64_t{1}, kMostSteps))
       ->capture_default_str();
@@ -101,6 +113,69 @@ void add_run_options(Command& command, TrainOptions& o) {
                   "end the run, with exit code 1, once the mean of ten losses is this many nats "
                   "above its lowest; default: decided at the end, at 1 nat")
       ->check(above_zero());
+}
+
+void add_monitor_options(Command& command, TrainOptions& o) {
+  command
+      .add_option(
+          "--monitor", o.monitor,
+          "thresholds of warnings: default, or guide, which warns of more than 50 % zeros and "
+          "of an amax above 448")
+      ->capture_default_str();
+  const auto above = [&](const char* name, std::optional<double>& value, const char* what) {
+    command.add_option(name, value, std::string("warn above this: ") + what)->check(above_zero());
+  };
+  above("--warn-underflow", o.warn_underflow, "percent of a tensor that becomes zero in its cast");
+  above("--warn-overflow", o.warn_overflow, "percent that is rounded above the largest number");
+  above("--warn-amax-jump", o.warn_amax_jump,
+        "amax over the largest of the last 16 monitored steps");
+  above("--warn-amax", o.warn_amax, "amax of a tensor before its cast");
+  above("--warn-zeros", o.warn_zeros, "percent of zeros after the cast");
+  command
+      .add_option("--raise-gradient-scale", o.raise_gradient_scale,
+                  "double the loss scale at each monitored step in which more than this percent of "
+                  "the gradients become zero in their casts; halve it where 0.1 % overflow")
+      ->check(between(0.0, 100.0));
+}
+
+void add_kill_options(Command& command, TrainOptions& o) {
+  command.add_option(
+      "--kill-switch", o.kill_switch,
+      "stop, roll-back or bf16: what to do once gradient amax, second moment or loss "
+      "depart from those of a BF16 run on the same batches, which runs beside this "
+      "one; exit code 1 if the run ends there");
+  command
+      .add_option("--kill-amax-ratio", o.kill_amax_ratio,
+                  "alarm beyond this ratio of the gradients' amax, or its inverse; default: 2")
+      ->check(above_zero());
+  command
+      .add_option("--kill-moment-ratio", o.kill_moment_ratio,
+                  "the same of the mean second moment; default: 2")
+      ->check(above_zero());
+  command.add_option("--kill-loss-gap", o.kill_loss_gap,
+                     "alarm above this many nats over the BF16 run's loss; default: 0.01");
+  command
+      .add_option("--kill-window", o.kill_window,
+                  "steps over which figures are averaged; default: 10")
+      ->check(between(std::int64_t{1}, kMostSteps));
+  command
+      .add_option("--kill-patience", o.kill_patience,
+                  "steps in a row beyond a threshold that make an alarm; default: 5")
+      ->check(between(std::int64_t{1}, kMostSteps));
+  command
+      .add_option("--kill-snapshots", o.kill_snapshots,
+                  "steps between the states to which roll-back and bf16 return; default: 10")
+      ->check(between(std::int64_t{1}, kMostSteps));
+}
+
+void add_attribution_options(Command& command, TrainOptions& o) {
+  command
+      .add_option(
+          "--attribute", o.attribute,
+          "instead of one run, this many seeds of the run, of BF16 runs in which one product "
+          "or the states alone are the run's, and of the run without one of them or with "
+          "exact sums; prints how much loss each has above BF16")
+      ->check(between(std::int64_t{1}, std::int64_t{1000}));
 }
 
 void add_shape_options(Command& command, TrainOptions& o) {
@@ -134,6 +209,9 @@ void add_train_options(Command& command, TrainOptions& o) {
   add_state_options(command, o);
   add_rank_options(command, o);
   add_run_options(command, o);
+  add_monitor_options(command, o);
+  add_kill_options(command, o);
+  add_attribution_options(command, o);
   add_shape_options(command, o);
   command.add_option("--threads", o.threads, "threads; results do not depend on their number")
       ->check(between(1, kMostThreads));

@@ -9,7 +9,9 @@
 #include "models.hpp"
 #include "parser.hpp"
 #include "training/train/divergence.hpp"
+#include "training/train/monitor.hpp"
 #include "training/train/parallel_trainer.hpp"
+#include "training/train/shadowed_trainer.hpp"
 #include "training/train/trainer.hpp"
 
 namespace fp8lab::cli {
@@ -24,6 +26,9 @@ struct TrainOptions {
   std::optional<double> margin;
   std::string amax_algorithm;
   std::string rule;
+  std::string fprop;  ///< recipe of one product; as are the next two
+  std::string dgrad;
+  std::string wgrad;
   std::vector<std::string> keep;  ///< parts of names of layers that stay in BF16
   std::optional<double> clip_before_cast;
 
@@ -42,6 +47,7 @@ struct TrainOptions {
   std::string text;
   std::string checkpoint;
   std::string log;
+  std::string trace;
   train::TransformerShape shape;
   train::Schedule schedule;
   double clip_norm = 1.0;
@@ -49,11 +55,26 @@ struct TrainOptions {
   std::int64_t sequences = 8;
   std::int64_t save_every = 100;
   std::int64_t monitor_every = 10;
+  std::string monitor = "default";
+  std::optional<double> warn_underflow;
+  std::optional<double> warn_overflow;
+  std::optional<double> warn_amax_jump;
+  std::optional<double> warn_amax;
+  std::optional<double> warn_zeros;
+  std::optional<double> raise_gradient_scale;
+  std::optional<std::int64_t> attribute;  ///< seeds
   std::int64_t outlier_channels = 0;
   int outlier_log2 = 0;
   double loss_scale = 1.0;
   std::optional<std::int64_t> guard;
   std::optional<double> stop_when;
+  std::string kill_switch;  ///< an action; empty: no shadow
+  std::optional<double> kill_amax_ratio;
+  std::optional<double> kill_moment_ratio;
+  std::optional<double> kill_loss_gap;
+  std::optional<std::int64_t> kill_window;
+  std::optional<std::int64_t> kill_patience;
+  std::optional<std::int64_t> kill_snapshots;
   std::uint64_t seed = 1;
   int threads = 0;  ///< all
   bool json = false;
@@ -66,6 +87,19 @@ train::TrainerOptions trainer_options(const TrainOptions& o);
 
 /// Unset for one trainer without wires.
 std::optional<train::ParallelOptions> parallel_options(const TrainOptions& o);
+
+/// Unset without --kill-switch.
+std::optional<train::ShadowOptions> shadow_options(const TrainOptions& o);
+
+/// `train --attribute`: trains with each part of the arithmetic alone and without it, and prints
+/// the gaps to BF16. The exit code.
+int run_attribution(const TrainOptions& o);
+
+/// What warns: the preset of --monitor, changed by --warn-...
+train::MonitorOptions monitor_options(const TrainOptions& o);
+
+/// Unset without --raise-gradient-scale.
+std::optional<train::GradientScaleRule> gradient_scale_rule(const TrainOptions& o);
 
 /// Of the run's losses: `--stop-when`, or one nat.
 train::DivergenceOptions divergence_options(const TrainOptions& o);

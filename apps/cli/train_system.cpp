@@ -6,6 +6,7 @@
 #include <array>
 #include <cmath>
 #include <functional>
+#include <utility>
 
 #include "fp8lab/core/error.hpp"
 #include "fp8lab/core/names.hpp"
@@ -60,6 +61,17 @@ void set_delayed(LinearRecipe& r, const TrainOptions& o) {
           "a recipe with delayed scales, such as te-delayed", fmt::format("--recipe {}", o.recipe));
 }
 
+/// The recipes of single products, whose names are errors of their own options.
+train::ProductRecipes product_recipes(const TrainOptions& o) {
+  const std::vector<std::string> known = train::linear_recipe_names();
+  const auto checked = [&](const char* option, const std::string& name) {
+    require(name.empty() || std::ranges::find(known, name) != known.end(), option,
+            "fp32, bf16 or one of `fp8lab list recipes`", "'" + name + "'");
+    return name;
+  };
+  return {checked("--fprop", o.fprop), checked("--dgrad", o.dgrad), checked("--wgrad", o.wgrad)};
+}
+
 LinearRecipe block_recipe(const TrainOptions& o, const train::TrainingSystem* system) {
   LinearRecipe r = system != nullptr ? system->blocks : train::find_linear_recipe(o.recipe);
   require_fp8(o, r, "--format", !o.format.empty());
@@ -73,7 +85,7 @@ LinearRecipe block_recipe(const TrainOptions& o, const train::TrainingSystem* sy
             "a finite number above 0", fmt::format("{:g}", *o.clip_before_cast));
     r.gradient_clip = *o.clip_before_cast;
   }
-  return r;
+  return train::with_products(std::move(r), product_recipes(o));
 }
 
 /// Layers whose arithmetic is not that of their place: by `--rule`, then by `--keep`.
@@ -203,6 +215,66 @@ std::optional<train::ParallelOptions> parallel_options(const TrainOptions& o) {
   }
   if (system == nullptr && o.ranks == 1 && o.wire.empty()) return {};
   return p;
+}
+
+train::MonitorOptions monitor_options(const TrainOptions& o) {
+  train::MonitorOptions m = train::find_monitor_options(o.monitor, "--monitor");
+  m.underflow_percent = o.warn_underflow.value_or(m.underflow_percent);
+  m.overflow_percent = o.warn_overflow.value_or(m.overflow_percent);
+  m.amax_jump = o.warn_amax_jump.value_or(m.amax_jump);
+  m.amax_limit = o.warn_amax.value_or(m.amax_limit);
+  m.zero_percent = o.warn_zeros.value_or(m.zero_percent);
+  return m;
+}
+
+std::optional<train::GradientScaleRule> gradient_scale_rule(const TrainOptions& o) {
+  if (!o.raise_gradient_scale) return std::nullopt;
+  const char* option = "--raise-gradient-scale";
+  require(!parallel_options(o), option, "one rank without a wire",
+          fmt::format("--recipe {} --ranks {}", o.recipe, o.ranks));
+  require(!o.guard && o.kill_switch.empty() && o.checkpoint.empty(), option,
+          "no --guard, --kill-switch or --checkpoint, which do not hold the scale",
+          o.guard                ? "--guard"
+          : o.checkpoint.empty() ? "--kill-switch"
+                                 : "--checkpoint");
+  train::GradientScaleOptions options;
+  options.zero_percent = *o.raise_gradient_scale;
+  return train::GradientScaleRule(options, o.loss_scale);
+}
+
+std::optional<train::ShadowOptions> shadow_options(const TrainOptions& o) {
+  const bool tuned = o.kill_amax_ratio || o.kill_moment_ratio || o.kill_loss_gap || o.kill_window ||
+                     o.kill_patience || o.kill_snapshots;
+  require(
+      !tuned || !o.kill_switch.empty(), "--kill-switch",
+      "an action beside --kill-amax-ratio, --kill-moment-ratio, --kill-loss-gap, --kill-window, "
+      "--kill-patience and --kill-snapshots",
+      "none");
+  if (o.kill_switch.empty()) return std::nullopt;
+  require(!parallel_options(o), "--kill-switch", "one rank without a wire",
+          fmt::format("--recipe {} --ranks {}", o.recipe, o.ranks));
+  require(!o.guard, "--kill-switch", "no --guard, whose rollbacks its shadow does not follow",
+          fmt::format("--guard {}", o.guard.value_or(0)));
+  require(o.checkpoint.empty(), "--kill-switch", "no --checkpoint, which does not hold its shadow",
+          fmt::format("--checkpoint {}", o.checkpoint));
+  train::ShadowOptions s;
+  s.action = find_kill_action(o.kill_switch, "--kill-switch");
+  KillThresholds& t = s.thresholds;
+  t.amax_ratio = o.kill_amax_ratio.value_or(t.amax_ratio);
+  t.moment_ratio = o.kill_moment_ratio.value_or(t.moment_ratio);
+  t.loss_gap = o.kill_loss_gap.value_or(t.loss_gap);
+  const auto require_ratio = [](const char* option, double ratio) {
+    require(std::isfinite(ratio) && ratio > 1.0, option, "a finite number above 1",
+            fmt::format("{:g}", ratio));
+  };
+  require_ratio("--kill-amax-ratio", t.amax_ratio);
+  require_ratio("--kill-moment-ratio", t.moment_ratio);
+  require(std::isfinite(t.loss_gap) && t.loss_gap >= 0.0, "--kill-loss-gap", "a finite number >= 0",
+          fmt::format("{:g}", t.loss_gap));
+  t.window = o.kill_window.value_or(t.window);
+  t.patience = o.kill_patience.value_or(t.patience);
+  s.snapshot_every = o.kill_snapshots.value_or(s.snapshot_every);
+  return s;
 }
 
 train::DivergenceOptions divergence_options(const TrainOptions& o) {

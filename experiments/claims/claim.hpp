@@ -17,6 +17,7 @@ namespace fp8lab::experiments {
 inline constexpr std::string_view kTutorial = "naive-FP8 tutorial";
 inline constexpr std::string_view kGuide = "FP8 guide";
 inline constexpr std::string_view kSummary = "FP8-LM summary";
+inline constexpr std::string_view kFactoryPage = "LLaMA-Factory page";
 
 enum class Verdict : std::uint8_t {
   holds,
@@ -71,7 +72,18 @@ struct Claim {
   /// The verdict from the values alone: what anyone can do again from the table of values.
   Verdict (*judge)(Values values);
   Basis basis = Basis::measured;
+  int line = 0;              ///< of the source's text, one paragraph or line of code a line
+  std::string_view words{};  ///< what the source says there; "…" leaves words out
 };
+
+/// The words of a source on which a claim rests (docs/sources.md names the sources).
+struct Quotation {
+  std::string_view id;
+  int line = 0;
+  std::string_view words;
+};
+/// Throws `Error` where no words of the claim are quoted.
+const Quotation& find_quotation(std::string_view id);
 
 /// Every claim, group by group.
 const std::vector<Claim>& all_claims();

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cstdint>
 #include <tuple>
 
 #include "claims/claim.hpp"
@@ -42,6 +43,9 @@ Table claim_table(const std::vector<MeasuredClaim>& measured) {
       {{"id", "", "a letter of the group and a number", [](const M& m) { return m.claim->id; }},
        {"claim", "", "the claim in our words", [](const M& m) { return m.claim->statement; }},
        {"source", "", "who makes it", [](const M& m) { return m.claim->source; }},
+       {"line", "1", "where in the source's text",
+        [](const M& m) { return std::int64_t{m.claim->line}; }},
+       {"words", "", "what the source says there", [](const M& m) { return m.claim->words; }},
        {"setup", "", "what is measured, on what", [](const M& m) { return m.claim->setup; }},
        {"criterion", "", "when the claim holds, when with a correction",
         [](const M& m) { return m.claim->criterion; }},

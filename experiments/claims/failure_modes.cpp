@@ -1,9 +1,14 @@
-// F1 - F3: dynamic range, outliers, format asymmetry.
+// F1 - F3 without F1b: dynamic range, bias, outliers, format asymmetry.
 
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <cmath>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
 
 #include "accumulator-drift/fit.hpp"
 #include "claims/formats.hpp"
@@ -12,6 +17,7 @@
 #include "common/tensors.hpp"
 #include "dynamic-range/dynamic_range.hpp"
 #include "format-asymmetry/format_asymmetry.hpp"
+#include "fp8lab/cast/cast.hpp"
 #include "fp8lab/core/random.hpp"
 #include "outlier/outlier.hpp"
 
@@ -95,6 +101,104 @@ Verdict judge_f1a(Values values) {
   return complete ? Verdict::holds : Verdict::holds_with_correction;
 }
 
+/// The mean error of a cast over the mean magnitude of its elements, and how many standard errors
+/// that is away from zero.
+struct MeanError {
+  double relative = 0.0;
+  double sigmas = 0.0;
+};
+
+/// A cast of x times `scale`, of which the elements with a scaled magnitude in [low, high) count.
+struct PartlyCast {
+  const std::vector<float>* x = nullptr;
+  double scale = 1.0;
+  CastPolicy policy;
+  double low = 0.0;
+  double high = 0.0;
+};
+
+/// `of_magnitudes`: of |x|, so that below zero is toward zero.
+MeanError mean_error(const PartlyCast& part, bool of_magnitudes) {
+  double count = 0.0;
+  double magnitude = 0.0;
+  double sum = 0.0;
+  double squares = 0.0;
+  for (const float value : *part.x) {
+    const auto scaled = static_cast<float>(static_cast<double>(value) * part.scale);
+    const auto exact = static_cast<double>(scaled);
+    if (std::abs(exact) < part.low || std::abs(exact) >= part.high) continue;
+    double error = round_trip(e4m3(), part.policy, scaled) - exact;
+    if (of_magnitudes && exact < 0.0) error = -error;
+    count += 1.0;
+    magnitude += std::abs(exact);
+    sum += error;
+    squares += error * error;
+  }
+  const double deviation = std::sqrt(squares - sum * sum / count);
+  return {sum / magnitude, deviation == 0.0 ? 0.0 : sum / deviation};
+}
+
+/// The magnitude below which `share` of a tensor lies.
+double quantile(std::vector<float> x, double share) {
+  for (float& value : x) value = std::abs(value);
+  const auto at = x.begin() + static_cast<std::ptrdiff_t>(share * static_cast<double>(x.size()));
+  std::ranges::nth_element(x, at);
+  return static_cast<double>(*at);
+}
+
+Measurement measure_f1c(const ClaimContext& context) {
+  constexpr std::size_t kElements = 65536;
+  constexpr double kShare = 0.05;
+  const std::vector<float> flat = normal({context.seed, "claims/bias"}, kElements, 1.0);
+  const std::vector<float> wide = log_normal({context.seed, "claims/bias-wide"}, kElements, 6.0);
+  const FormatRange range = range_of(e4m3());
+  const double least = range.min_subnormal;  // below half of it, a value rounds to zero
+  const auto underflow = [&](const std::vector<float>& x) {
+    return PartlyCast{&x, 0.5 * least / quantile(x, kShare), kNvidiaSatfinite, 0.0, least};
+  };
+  const auto flush = [&](const std::vector<float>& x) {
+    return PartlyCast{&x, range.min_normal / quantile(x, kShare), kFlush, 0.0, range.min_normal};
+  };
+  const double most = range.max_finite;
+  const std::array<std::pair<std::string, PartlyCast>, 6> cases{
+      {{"clipping",
+        {&flat, most / quantile(flat, 1.0 - kShare), kNvidiaSatfinite, most, 2.0 * most}},
+       {"underflow_normal", underflow(flat)},
+       {"underflow_log_normal", underflow(wide)},
+       {"flush_normal", flush(flat)},
+       {"flush_log_normal", flush(wide)},
+       {"rounding", {&flat, 16.0, kNvidiaSatfinite, 1.0, 64.0}}}};
+  Measurement m;
+  m.figure = "mean error of these elements and of their magnitudes, over their mean magnitude:";
+  for (const auto& [name, part] : cases) {
+    const MeanError all = mean_error(part, false);
+    const MeanError size = mean_error(part, true);
+    m.figure += fmt::format("{} {} {:+.2g} % ({:.1f} standard errors) and {:+.2g} % ({:.1f})",
+                            m.values.empty() ? "" : ";", name, 100.0 * all.relative, all.sigmas,
+                            100.0 * size.relative, size.sigmas);
+    m.values.insert(m.values.end(), {{"signed_" + name, "1", all.relative},
+                                     {"signed_sigmas_" + name, "1", all.sigmas},
+                                     {"magnitude_" + name, "1", size.relative},
+                                     {"magnitude_sigmas_" + name, "1", size.sigmas}});
+  }
+  return m;
+}
+
+Verdict judge_f1c(Values values) {
+  constexpr double kBeyondChance = 4.0;
+  const auto biased = [&](const std::string& name) {
+    return std::abs(value_of(values, name)) > kBeyondChance;
+  };
+  if (biased("signed_sigmas_clipping") && biased("signed_sigmas_underflow_normal") &&
+      biased("signed_sigmas_underflow_log_normal"))
+    return Verdict::holds;
+  const bool toward_zero =
+      value_of(values, "magnitude_sigmas_clipping") < -kBeyondChance &&
+      (value_of(values, "magnitude_sigmas_underflow_normal") < -kBeyondChance ||
+       value_of(values, "magnitude_sigmas_underflow_log_normal") < -kBeyondChance);
+  return toward_zero ? Verdict::holds_with_correction : Verdict::does_not_hold;
+}
+
 constexpr std::size_t kRepeats = 4;
 
 OutlierSpread damage(const ClaimContext& context, double outlier, std::size_t tile,
@@ -136,6 +240,37 @@ Verdict judge_f2(Values values) {
     }
   if (all) return Verdict::holds;
   return some ? Verdict::holds_with_correction : Verdict::does_not_hold;
+}
+
+Measurement measure_f2b(const ClaimContext& context) {
+  constexpr std::size_t kDraws = 64;
+  const OutlierTensor shape{.elements = 128, .sigma = 0.5, .outlier = 1e4, .outlier_index = 63};
+  const auto crushed = [&](const CastPolicy& policy) {
+    return repeat_damage({context.seed, "claims/one-hot"}, shape, kDraws, 0, e4m3(), policy,
+                         context.backend)
+        .crushed;
+  };
+  const Spread kept = crushed(kNvidiaSatfinite);
+  const Spread flush = crushed(kFlush);
+  Measurement m;
+  m.figure = fmt::format(
+      "of 127 values {:.1f} become zero with subnormals ({:g} to {:g} in {} draws), {:.1f} if "
+      "subnormals are flushed ({:g} to {:g})",
+      kept.mean, kept.min, kept.max, kDraws, flush.mean, flush.min, flush.max);
+  m.values = {{"values", "1", 127.0},
+              {"crushed_most", "1", kept.max},
+              {"crushed", "1", kept.mean},
+              {"crushed_least_flushed", "1", flush.min},
+              {"crushed_flushed", "1", flush.mean}};
+  return m;
+}
+
+Verdict judge_f2b(Values values) {
+  constexpr double kEvery = 0.99;
+  const double all = kEvery * value_of(values, "values");
+  if (value_of(values, "crushed") >= all) return Verdict::holds;
+  return value_of(values, "crushed_flushed") >= all ? Verdict::holds_with_correction
+                                                    : Verdict::does_not_hold;
 }
 
 Measurement measure_f2a(const ClaimContext& context) {
@@ -236,6 +371,15 @@ std::vector<Claim> failure_mode_claims() {
        "holds if the ratios match (2 %) and subnormals add nothing; with a "
        "correction if they match for normals only",
        measure_f1a, judge_f1a, Basis::arithmetic},
+      {"F1c", kTutorial, "Clipping and underflow have errors that are not zero in the mean.",
+       "65536 values, N(0, 1) or log-normal of 6 decades with random signs, scaled so that 5 % "
+       "saturate or 5 % become zero; mean error of the elements that saturate, or that lie below "
+       "the least subnormal (flushed: normal) number, and of their magnitudes, with its standard "
+       "errors; rounding alone beside it",
+       "holds if the elements' mean error is beyond 4 standard errors for clipping and for "
+       "underflow of both; with a correction if only their magnitudes shrink so in the mean, by "
+       "clipping and by underflow of one of the two",
+       measure_f1c, judge_f1c},
       {"F2", kTutorial,
        "One outlier of 100 to 1000 makes a per-tensor cast lose 80 to 99 % of the other values.",
        "16384 values N(0, 0.4^2) with one outlier, E4M3, amax scale, 4 tensors; relative L2 error "
@@ -249,6 +393,12 @@ std::vector<Claim> failure_mode_claims() {
        "holds if the count grows like tile^(0.8 ... 1.2), and 16 times the tensor gives less than "
        "1.5 times the count",
        measure_f2a, judge_f2a},
+      {"F2b", kTutorial, "One outlier of 10^4 makes every small value of its tensor zero.",
+       "128 values N(0, 0.5^2), one of them replaced by 10^4, one amax scale, 64 draws; values "
+       "that become zero",
+       "holds if at least 99 % of the other 127 become zero with subnormals; with a correction if "
+       "they do where subnormals are flushed",
+       measure_f2b, judge_f2b},
       {"F3", kTutorial,
        "E4M3 for everything loses gradient range, E5M2 for everything loses forward precision.",
        "activations with outlier channels [128, 512] and log-normal gradients of 8 decades "

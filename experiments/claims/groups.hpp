@@ -7,8 +7,8 @@
 
 namespace fp8lab::experiments {
 
-std::vector<Claim> failure_mode_claims();   ///< F1 - F3
-std::vector<Claim> accumulator_claims();    ///< F4 - F4c
+std::vector<Claim> failure_mode_claims();   ///< F1 - F1a, F1c - F3
+std::vector<Claim> accumulator_claims();    ///< F4 - F4d
 std::vector<Claim> listing_claims();        ///< L1 - L8
 std::vector<Claim> guide_listing_claims();  ///< L9 - L11
 std::vector<Claim> auto_scaling_claims();   ///< A1 - A4, A8
@@ -19,5 +19,9 @@ std::vector<Claim> naive_run_claims();      ///< T1, T2, T6, T7
 std::vector<Claim> published_claims();      ///< P1 - P6
 std::vector<Claim> training_claims();       ///< T3 - T5
 std::vector<Claim> state_claims();          ///< A5
+std::vector<Claim> chip_claims();           ///< F1b, F4e
+std::vector<Claim> watched_claims();        ///< F3a, T8
+std::vector<Claim> conversion_claims();     ///< L12, S13 - S15
+std::vector<Claim> traffic_claims();        ///< F5, S16, P7 - P9
 
 }  // namespace fp8lab::experiments

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <sstream>
 #include <string>
 
 #include "fp8lab/core/error.hpp"
@@ -13,6 +14,10 @@ constexpr auto kRecorded = std::to_array<Recorded>({
 #include "claims/recorded.inc"
 });
 
+constexpr std::string_view kRecordedRows =
+#include "claims/recorded_rows.inc"
+    ;
+
 }  // namespace
 
 const Recorded& recorded(std::string_view name) {
@@ -20,6 +25,14 @@ const Recorded& recorded(std::string_view name) {
   if (found == kRecorded.end())
     throw Error("recorded", "a value of recorded.inc", "'" + std::string(name) + "'");
   return *found;
+}
+
+const VectorFile& recorded_rows() {
+  static const VectorFile kFile = [] {
+    std::istringstream text{std::string(kRecordedRows)};
+    return read_vectors(text, "recorded_rows.inc");
+  }();
+  return kFile;
 }
 
 }  // namespace fp8lab::experiments

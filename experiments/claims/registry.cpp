@@ -15,9 +15,15 @@ std::vector<Claim> join_groups() {
   for (const auto group :
        {failure_mode_claims, accumulator_claims, listing_claims, guide_listing_claims,
         auto_scaling_claims, optimizer_claims, scaling_claims, system_claims, naive_run_claims,
-        training_claims, state_claims, published_claims}) {
+        training_claims, state_claims, published_claims, chip_claims, watched_claims,
+        conversion_claims, traffic_claims}) {
     const std::vector<Claim> more = group();
     claims.insert(claims.end(), more.begin(), more.end());
+  }
+  for (Claim& claim : claims) {
+    const Quotation& quotation = find_quotation(claim.id);
+    claim.line = quotation.line;
+    claim.words = quotation.words;
   }
   return claims;
 }

@@ -292,15 +292,14 @@ std::vector<Claim> system_claims() {
        "holds if current scaling needs the whole tensor, which then is read again or kept, and the "
        "others at most a 128x128 tile, which stays on the chip",
        measure_s7, judge_s7, Basis::by_reading},
-      {"S8", "LLaMA-Factory page",
+      {"S8", kFactoryPage,
        "torchao's rowwise back end scales per tensor; further on: it has a scale for each row",
        "the scales that torchao's rowwise recipe gave an [8, 64] tensor, each row 8 times the one "
        "before",
        "holds if there is one; with a correction if each row has its own, as the page says further "
        "on",
        measure_s8, judge_s8, Basis::recorded},
-      {"S9", "LLaMA-Factory page",
-       "the default amax history of its TransformerEngine back end is 16 steps",
+      {"S9", kFactoryPage, "the default amax history of its TransformerEngine back end is 16 steps",
        "TransformerEngine's recipe after a spike of 64 with what LLaMA-Factory passes (both by "
        "reading) and with its own default, and both lengths on 3000 noisy steps",
        "holds if it remembers the spike for 16 steps with what is passed; with a correction if by "

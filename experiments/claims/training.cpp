@@ -36,7 +36,7 @@ Verdict judge_t3(Values values) {
 
 Measurement measure_t3(const ClaimContext& context) {
   const StudySettings settings = small_study(context, 160);
-  const Thresholds thresholds;
+  const KillThresholds thresholds;
   std::vector<std::vector<StepFigures>> runs(kWatched.size() * kWatchedSeeds);
   run_all(context, runs.size(), [&](std::size_t i) {
     StudySettings with_states = settings;

@@ -36,7 +36,8 @@ struct FaultRow {
 
 struct Study {
   StudySettings settings;
-  Thresholds thresholds;
+  KillThresholds thresholds;
+  double leave_gap = kLeaveGap;
   std::size_t seeds = 0;
   std::vector<Run> runs;  ///< the shadow first
   Variant fault_variant;
@@ -53,7 +54,8 @@ Run find_run(const std::string& name) {
 
 struct Settings {
   StudySettings study;
-  Thresholds thresholds;
+  KillThresholds thresholds;
+  double leave_gap = 0.0;
   std::vector<Run> runs;
   std::size_t seeds = 0;
   Variant fault_variant;
@@ -61,18 +63,19 @@ struct Settings {
   std::vector<std::int64_t> snapshot_every;
 
   static constexpr auto fields() {
-    return std::tuple{
-        group(&Settings::study, study_fields()),
-        group(&Settings::study, outlier_fields()),
-        group(&Settings::thresholds, field("amax_ratio", &Thresholds::amax_ratio),
-              field("moment_ratio", &Thresholds::moment_ratio),
-              field("loss_gap", &Thresholds::loss_gap), field("window", &Thresholds::window),
-              field("patience", &Thresholds::patience), field("leave_gap", &Thresholds::leave_gap)),
-        field("runs", &Settings::runs, find_run),
-        field("seeds", &Settings::seeds),
-        field("fault_variant", &Settings::fault_variant, find_variant),
-        field("fault_at", &Settings::fault_at),
-        field("snapshot_every", &Settings::snapshot_every)};
+    return std::tuple{group(&Settings::study, study_fields()),
+                      group(&Settings::study, outlier_fields()),
+                      group(&Settings::thresholds, field("amax_ratio", &KillThresholds::amax_ratio),
+                            field("moment_ratio", &KillThresholds::moment_ratio),
+                            field("loss_gap", &KillThresholds::loss_gap),
+                            field("window", &KillThresholds::window),
+                            field("patience", &KillThresholds::patience)),
+                      field("leave_gap", &Settings::leave_gap),
+                      field("runs", &Settings::runs, find_run),
+                      field("seeds", &Settings::seeds),
+                      field("fault_variant", &Settings::fault_variant, find_variant),
+                      field("fault_at", &Settings::fault_at),
+                      field("snapshot_every", &Settings::snapshot_every)};
   }
 };
 
@@ -80,6 +83,7 @@ Study read_study(const Parameters& parameters) {
   auto p = read_parameters<Settings>(parameters);
   Study study{.settings = std::move(p.study),
               .thresholds = p.thresholds,
+              .leave_gap = p.leave_gap,
               .seeds = p.seeds,
               .runs = std::move(p.runs),
               .fault_variant = std::move(p.fault_variant),
@@ -114,7 +118,8 @@ void run_study(const RunContext& context, Study& study) {
   });
   for (Run& run : study.runs)
     for (std::size_t s = 0; s < study.seeds; ++s)
-      run.watched.push_back(watch(study.thresholds, run.steps[s], study.runs.front().steps[s]));
+      run.watched.push_back(
+          watch(study.thresholds, run.steps[s], study.runs.front().steps[s], study.leave_gap));
 }
 
 std::string setup(const Study& study) {

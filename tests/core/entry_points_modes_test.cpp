@@ -31,6 +31,7 @@
 #include "fp8lab/linear/linear.hpp"
 #include "fp8lab/linear/linear_recipe.hpp"
 #include "fp8lab/linear/multiply.hpp"
+#include "fp8lab/metrics/kill_switch.hpp"
 #include "fp8lab/metrics/tensor.hpp"
 #include "fp8lab/metrics/ulp.hpp"
 #include "fp8lab/product/grouped_product.hpp"
@@ -104,6 +105,14 @@ void add_scaling(std::vector<Job>& jobs) {
                         scaler.update(step == 15 ? 0.5 : 0.01);
                         bits.add(scaler.mu());
                       }
+                    }
+                  }});
+  jobs.push_back({"KillSwitch", [](Bits& bits) {
+                    KillSwitch watch({.window = 3});
+                    for (int step = 0; step < 8; ++step) {
+                      const double part = 1.0 + 0.1 * step;
+                      watch.observe({3.1 * part, 0.3 / part, 1e-7 * part}, {3.0, 0.2, 3e-7});
+                      for (const Indicator one : kIndicators) bits.add(watch.value(one));
                     }
                   }});
   jobs.push_back({"shipped_scaling", [](Bits& bits) {

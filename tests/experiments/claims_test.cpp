@@ -2,6 +2,7 @@
 #include <cmath>
 #include <limits>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "catch.hpp"
@@ -29,6 +30,8 @@ TEST_CASE("every claim says what it claims, how it is measured and judged", "[ex
     INFO(claim.id);
     CHECK_FALSE(claim.source.empty());
     CHECK_FALSE(claim.statement.empty());
+    CHECK(claim.line > 0);
+    CHECK(claim.words.size() > 10);
     CHECK_FALSE(claim.setup.empty());
     CHECK(contains("holds").match(std::string(claim.criterion)));
     CHECK(claim.judge != nullptr);
@@ -36,6 +39,28 @@ TEST_CASE("every claim says what it claims, how it is measured and judged", "[ex
     CHECK(std::find(ids.begin(), ids.end(), claim.id) == ids.end());
     ids.push_back(claim.id);
   }
+}
+
+TEST_CASE("a claim without words of its source is refused", "[experiments]") {
+  CHECK(find_quotation("F1b").words.find("flushes to zero") != std::string_view::npos);
+  CHECK_THROWS_WITH(find_quotation("Z9"), contains("quotations.cpp") && contains("'Z9'"));
+}
+
+TEST_CASE("claims about a chip rest on bits that only one reading gives", "[experiments]") {
+  CHECK(recorded_rows().header.at("gpu").starts_with("NVIDIA H200"));
+  const Measurement flush = measure(find_claim("F1b"), {});
+  CHECK(flush.verdict == Verdict::does_not_hold);
+  CHECK(value_of(flush.values, "rows") - value_of(flush.values, "explained_flushed") == 6.0);
+  const auto judged = [&](double kept, double flushed) {
+    return find_claim("F1b").judge(std::vector<MeasuredValue>{
+        {"rows", "1", 13.0}, {"explained_kept", "1", kept}, {"explained_flushed", "1", flushed}});
+  };
+  CHECK(judged(7.0, 13.0) == Verdict::holds);
+  CHECK(judged(13.0, 13.0) == Verdict::cannot_tell);
+  const Measurement rounded = measure(find_claim("F4e"), {});
+  CHECK(value_of(rounded.values, "explained_exact") == value_of(rounded.values, "rows"));
+  CHECK(value_of(rounded.values, "largest_off_rounded") >
+        100.0 * value_of(rounded.values, "largest_off_exact"));
 }
 
 TEST_CASE("an unknown claim is named with those that may be meant", "[experiments]") {
@@ -184,7 +209,7 @@ TEST_CASE("claims: a run counts its verdicts and names what does not hold", "[ex
   const std::string verdicts = results.tables[0].csv();
   CHECK_THAT(verdicts, contains("\nX1,first,paper,s1,c1,f,arithmetic,does not hold\n"));
   CHECK_THAT(verdicts, contains("\nX2,second.,guide,s2,c2,f,recorded,does not hold\n"));
-  CHECK_THAT(verdicts, contains("\nX3,third,page,s3,c3,f,measured,cannot tell\n"));
+  CHECK_THAT(verdicts, contains("\nX3,third,page,0,,s3,c3,f,measured,cannot tell\n"));
   CHECK(results.tables[1].rows().size() == 28);
   CHECK_THAT(results.tables[1].csv(), contains("\nX1,v,nats,0.5\nX1,w,%,7.0\n"));
 }

@@ -76,7 +76,7 @@ TEST_CASE("optimizer rows: formats of the preset, scales or none", "[experiments
 
 TEST_CASE("kill switch: each indicator alarms by itself, a shadow by its side does not",
           "[experiments][train]") {
-  const Thresholds t;  // factors of 2, 0.01 nats, windows of 10, 5 in a row
+  const KillThresholds t;  // factors of 2, 0.01 nats, windows of 10, 5 in a row
   const auto shadow = level(kShadow, 30);
   const WatchedRun same = watch(t, shadow, shadow);
   for (const auto& alarm : same.alarms) CHECK_FALSE(alarm.has_value());
@@ -100,7 +100,7 @@ TEST_CASE("kill switch: each indicator alarms by itself, a shadow by its side do
 
 TEST_CASE("kill switch: each threshold is refused from its limit on, and named",
           "[experiments][train]") {
-  const auto refused = [](const Thresholds& t, const std::string& part) {
+  const auto refused = [](const KillThresholds& t, const std::string& part) {
     CHECK_THROWS_WITH(KillSwitch(t), contains(part));
   };
   refused({.amax_ratio = 1.0}, "amax_ratio: expected above 1, got 1");
@@ -113,7 +113,7 @@ TEST_CASE("kill switch: each threshold is refused from its limit on, and named",
 }
 
 TEST_CASE("kill switch: where the loss leaves", "[experiments][train]") {
-  const Thresholds t{.window = 2};
+  const KillThresholds t{.window = 2};
   const auto shadow = level(kShadow, 20);
   std::vector<StepFigures> run = shadow;
   for (const std::size_t bump : {3U, 4U, 5U}) run[bump].loss = 4.0;
@@ -129,7 +129,7 @@ TEST_CASE("kill switch: where the loss leaves", "[experiments][train]") {
 
 TEST_CASE("kill switch: the first alarm of any ends the run, in whatever order they come",
           "[experiments][train]") {
-  const Thresholds t{.window = 1, .patience = 1};
+  const KillThresholds t{.window = 1, .patience = 1};
   constexpr std::int64_t kNever = 100;
   const auto seen = [](std::int64_t at) {
     return at == kNever ? std::optional<std::int64_t>() : at;

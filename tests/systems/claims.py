@@ -83,6 +83,10 @@ def guide_values():
     yield "linear_operands_in_e4m3", on_grid.float().mean().item()
     yield "linear_weight_gradients", 0 if layer.weight.grad is None else layer.weight.grad.count_nonzero().item()
     yield "gemm_outputs_changed", (guide_gemm(x, weight) != x @ weight.T).sum().item()
+    e4m3 = torch.tensor([450.0, 1000.0]).to(torch.float8_e4m3fn).float().tolist()
+    yield "to_e4m3_of_450", e4m3[0]
+    yield "to_e4m3_of_1000", e4m3[1]
+    yield "to_e5m2_of_1e6_is_infinite", torch.tensor(1e6).to(torch.float8_e5m2).float().isinf().item()
 
 
 def torchao_values():
@@ -108,7 +112,7 @@ def main():
     wrong = [f"{name}: recorded {kept.get(name)}, the system gives {got.get(name)}"
              for name in sorted(kept.keys() | got.keys()) if kept.get(name) != got.get(name)]
     print(f"values {len(got)} differences {len(wrong)}")
-    if wrong or len(got) < 10:
+    if wrong or len(got) < 13:
         sys.exit("\n".join(wrong))
 
 

@@ -62,6 +62,53 @@ TEST_CASE("monitor: amaxes of the last steps, jumps and what is not finite", "[t
   CHECK(monitor.tensors().at("y").amax == 1.0F);
 }
 
+TEST_CASE("monitor: the guide's thresholds warn of zeros and of an amax above 448", "[train]") {
+  TrainingMonitor monitor(find_monitor_options("guide", "--monitor"));
+  const std::vector<float> half{1e-5F, 0.0F, 448.0F, 1.0F};  // 50 % zeros after the cast
+  monitor.observe("half", row(half), unscaled(half));
+  monitor.observe("half", half);
+  CHECK(monitor.warnings().empty());
+  const std::vector<float> most{1e-5F, 0.0F, 1e-6F, 449.0F};
+  monitor.observe("most", row(most), unscaled(most));
+  REQUIRE(monitor.warnings().size() == 2);
+  CHECK(monitor.warnings()[0].kind == WarningKind::amax_limit);
+  CHECK(monitor.warnings()[0].value == 449.0);
+  CHECK(monitor.warnings()[1].kind == WarningKind::zeros);
+  CHECK(monitor.warnings()[1].value == 75.0);
+  monitor.observe("zeros", std::vector<float>{0.0F, 0.0F, -0.0F, 1.0F});
+  REQUIRE(monitor.warnings().size() == 3);
+  CHECK(monitor.warnings()[2].value == 75.0);
+  CHECK_THROWS_WITH(find_monitor_options("strict", "--monitor"),
+                    contains("--monitor: expected") && contains("guide"));
+}
+
+TEST_CASE("gradient scale: it doubles while gradients become zero, and halves when they overflow",
+          "[train]") {
+  TrainingMonitor monitor;
+  GradientScaleRule rule({.zero_percent = 20.0, .most = 8.0}, 2.0);
+  CHECK(rule.update(monitor) == 2.0);  // nothing was observed
+  const std::vector<float> lost{1e-5F, 1.0F, 1.0F, 1.0F};
+  const std::vector<float> fine(4, 1.0F);
+  monitor.observe("a.gradient", row(lost), unscaled(lost));
+  monitor.observe("a.activation", row(lost), unscaled(lost));
+  CHECK(rule.update(monitor) == 4.0);  // 25 %
+  monitor.observe("b.gradient", row(fine), unscaled(fine));
+  CHECK(rule.update(monitor) == 4.0);  // 12.5 % in the mean
+  monitor.observe("b.gradient", row(lost), unscaled(lost));
+  CHECK(rule.update(monitor) == 8.0);
+  CHECK(rule.update(monitor) == 8.0);  // no more
+  const std::vector<float> large{1e-5F, 1e-5F, 1000.0F, 1.0F};
+  monitor.observe("b.gradient", row(large), unscaled(large));
+  CHECK(rule.update(monitor) == 4.0);
+  for (int i = 0; i < 4; ++i) (void)rule.update(monitor);
+  CHECK(rule.scale() == 1.0);  // no less
+  CHECK_THROWS_WITH(GradientScaleRule({.zero_percent = 101.0}, 1.0),
+                    contains("zero_percent: expected 0 to 100"));
+  CHECK_THROWS_WITH(GradientScaleRule({.overflow_percent = -1.0}, 1.0),
+                    contains("overflow_percent: expected 0 to 100"));
+  CHECK_THROWS_WITH(GradientScaleRule({.most = 8.0}, 16.0), contains("scale: expected 1 to 8"));
+}
+
 TEST_CASE("monitor: the log is one JSON object a line", "[train]") {
   TrainingMonitor monitor;
   std::ostringstream log;

@@ -177,6 +177,35 @@ TEST_CASE("reductions refuse a scaling that does not fit the wire", "[train]") {
   CHECK_THROWS_WITH(find_gradient_scaling("none", "x"), contains("x: expected pre, post"));
 }
 
+TEST_CASE("products of a recipe run under others, each operand cast for its product", "[train]") {
+  const LinearRecipe own = find_linear_recipe("deepseek-v3");
+  const LinearRecipe forward_only = with_products(own, {{}, "bf16", "bf16"});
+  CHECK(forward_only.forward.arithmetic == Arithmetic::fp8);
+  CHECK(forward_only.dgrad.arithmetic == Arithmetic::bf16);
+  CHECK(forward_only.wgrad.arithmetic == Arithmetic::bf16);
+  CHECK(forward_only.activation.k_block == own.activation.k_block);
+  const LinearRecipe te = find_linear_recipe("te-current");
+  const LinearRecipe mixed = with_products(own, {"te-current", {}, {}});
+  CHECK(mixed.forward.promotion_interval == te.forward.promotion_interval);
+  CHECK(mixed.weight.k_block == te.weight.k_block);
+  // The backward products keep the operands of their recipe.
+  CHECK(mixed.weight_for_dgrad.value().k_block == own.weight.k_block);
+  CHECK(mixed.activation_for_wgrad.value().k_block == own.activation.k_block);
+  CHECK_FALSE(mixed.gradient_for_wgrad.has_value());
+  const LinearRecipe dgrad = with_products(te, {{}, "deepseek-v3", {}});
+  CHECK(dgrad.gradient.format == own.gradient.format);
+  CHECK(dgrad.gradient_for_wgrad.value().format == te.gradient.format);
+  CHECK(dgrad.weight_for_dgrad.value().k_block == own.weight.k_block);
+  CHECK(dgrad.weight.k_block == te.weight.k_block);
+  const LinearRecipe wgrad = with_products(te, {{}, {}, "deepseek-v3"});
+  CHECK(wgrad.gradient.format == te.gradient.format);
+  CHECK(wgrad.gradient_for_wgrad.value().format == own.gradient.format);
+  CHECK(wgrad.activation_for_wgrad.value().k_block == own.activation.k_block);
+  CHECK_FALSE(wgrad.weight_for_dgrad.has_value());
+  CHECK_FALSE(with_products(te, {}).weight_for_dgrad.has_value());
+  CHECK_THROWS_WITH(with_products(te, {"nothing", {}, {}}), contains("'nothing'"));
+}
+
 TEST_CASE("systems differ from fp8-lm in the part that their name says", "[train]") {
   const TrainingSystem& whole = find_training_system("fp8-lm", "system");
   std::set<std::string> seen;

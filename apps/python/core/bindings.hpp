@@ -59,6 +59,7 @@ void bind_float_mode(nb::module_& m);
 void bind_casts(nb::module_& m);
 void bind_recipes(nb::module_& m);
 void bind_auto_scaling(nb::module_& m);
+void bind_kill_switch(nb::module_& m);
 void bind_gemm(nb::module_& m);
 void bind_checks(nb::module_& m);  ///< compare
 void bind_verify(nb::module_& m);

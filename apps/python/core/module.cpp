@@ -23,6 +23,7 @@ NB_MODULE(_core, m) {
   bind_casts(m);
   bind_recipes(m);
   bind_auto_scaling(m);
+  bind_kill_switch(m);
   bind_gemm(m);
   bind_checks(m);
   bind_verify(m);

@@ -228,6 +228,33 @@ void Trainer::restore_state(const std::string& where, std::span<const NamedTenso
   load_weights();
 }
 
+void Trainer::take_over(const Trainer& other) {
+  const AdamWOptions& own = options_.optimizer;
+  for (const StateFormat& format : {own.master, own.m, own.v})
+    require(format == StateFormat{}, "states", "f32", fp8lab::describe(format));
+  require(updated_.size() == other.updated_.size(), "model", "one of as many parameters",
+          fmt::format("{} for {}", other.updated_.size(), updated_.size()));
+  std::deque<std::vector<float>> values;
+  std::vector<NamedTensor> tensors = other.optimizer_->state();
+  std::erase_if(tensors, [](const NamedTensor& t) { return t.name != "optimizer.steps"; });
+  for (std::size_t i = 0; i < updated_.size(); ++i) {
+    const Parameter<float>& p = *updated_[i];
+    require(p.shape == other.updated_[i]->shape, p.name, shape_text(p.shape),
+            shape_text(other.updated_[i]->shape));
+    const auto add = [&](const char* state, auto copy) {
+      values.emplace_back(p.value.size());
+      (other.optimizer_.get()->*copy)(i, values.back());
+      tensors.push_back({p.name + state, view_of<float>(ElementType::f32, p.shape, values.back())});
+    };
+    add(".master", &AdamW::copy_weights);
+    add(".m", &AdamW::copy_m);
+    add(".v", &AdamW::copy_v);
+  }
+  optimizer_->restore(tensors);
+  steps_ = other.steps_;
+  load_weights();
+}
+
 void Trainer::save(const std::filesystem::path& path) const {
   require_all_states("checkpoint");
   write_checkpoint(path, state(), fingerprint());

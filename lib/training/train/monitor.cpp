@@ -1,5 +1,6 @@
 #include "training/train/monitor.hpp"
-#include "fp8lab/core/json_text.hpp"
+
+#include <fmt/format.h>
 
 #include <algorithm>
 #include <array>
@@ -7,16 +8,37 @@
 #include <nlohmann/json.hpp>
 #include <ostream>
 
+#include "fp8lab/core/error.hpp"
+#include "fp8lab/core/json_text.hpp"
+#include "fp8lab/core/names.hpp"
+
 namespace fp8lab::train {
 namespace {
 
-constexpr std::array<std::string_view, 4> kWarningNames{"not finite", "overflow", "underflow",
-                                                        "amax jump"};
+constexpr std::array<std::string_view, 6> kWarningNames{"not finite", "overflow",   "underflow",
+                                                        "amax jump",  "amax limit", "zeros"};
+constexpr std::array<std::string_view, 2> kOptionNames{"default", "guide"};
+
+double zero_percent_of(std::size_t zeros, std::size_t all) {
+  return all == 0 ? 0.0 : 100.0 * static_cast<double>(zeros) / static_cast<double>(all);
+}
 
 }  // namespace
 
 std::string_view to_string(WarningKind kind) {
   return kWarningNames[static_cast<std::size_t>(kind)];
+}
+
+MonitorOptions find_monitor_options(std::string_view name, std::string_view argument) {
+  if (find_name(kOptionNames, argument, name) == 0) return {};
+  constexpr double kNever = std::numeric_limits<double>::infinity();
+  MonitorOptions guide;
+  guide.underflow_percent = kNever;
+  guide.overflow_percent = kNever;
+  guide.amax_jump = kNever;
+  guide.amax_limit = 448.0;  // E4M3's largest number
+  guide.zero_percent = 50.0;
+  return guide;
 }
 
 void TrainingMonitor::warn(std::string_view name, WarningKind kind, double value,
@@ -30,6 +52,7 @@ TensorRecord& TrainingMonitor::note(std::string_view name, std::span<const float
   record.not_finite = static_cast<std::uint64_t>(
       std::count_if(values.begin(), values.end(), [](float x) { return !std::isfinite(x); }));
   warn(name, WarningKind::not_finite, static_cast<double>(record.not_finite), 0.0);
+  warn(name, WarningKind::amax_limit, static_cast<double>(record.amax), options_.amax_limit);
   const auto largest = std::max_element(record.amaxes.begin(), record.amaxes.end());
   if (largest != record.amaxes.end() && *largest > 0.0F)
     warn(name, WarningKind::amax_jump,
@@ -42,6 +65,8 @@ TensorRecord& TrainingMonitor::note(std::string_view name, std::span<const float
 void TrainingMonitor::observe(std::string_view name, std::span<const float> values) {
   TensorRecord& record = note(name, values);
   record.cast = false;
+  const auto zeros = static_cast<std::size_t>(std::count(values.begin(), values.end(), 0.0F));
+  warn(name, WarningKind::zeros, zero_percent_of(zeros, values.size()), options_.zero_percent);
   write(name, record);
 }
 
@@ -53,6 +78,10 @@ void TrainingMonitor::observe(std::string_view name, const FloatMatrix& x,
   record.statistics = statistics;
   warn(name, WarningKind::overflow, statistics.overflow_percent, options_.overflow_percent);
   warn(name, WarningKind::underflow, statistics.underflow_percent, options_.underflow_percent);
+  const auto zeros = static_cast<std::size_t>(std::count(x.values.begin(), x.values.end(), 0.0F));
+  warn(name, WarningKind::zeros,
+       zero_percent_of(zeros, x.values.size()) + statistics.underflow_percent,
+       options_.zero_percent);
   write(name, record);
 }
 
@@ -80,6 +109,35 @@ void TrainingMonitor::end_step(const std::map<std::string, double>& figures) {
     *log_ << json_text(line) << '\n';
   }
   ++step_;
+}
+
+GradientScaleRule::GradientScaleRule(const GradientScaleOptions& options, double scale)
+    : options_(options), scale_(scale) {
+  const auto percent = [](const char* name, double value) {
+    require(value >= 0.0 && value <= 100.0, name, "0 to 100", fmt::format("{:g}", value));
+  };
+  percent("zero_percent", options.zero_percent);
+  percent("overflow_percent", options.overflow_percent);
+  require(scale >= 1.0 && scale <= options.most, "scale", fmt::format("1 to {:g}", options.most),
+          fmt::format("{:g}", scale));
+}
+
+double GradientScaleRule::update(const TrainingMonitor& monitor) {
+  double zeros = 0.0;
+  double overflow = 0.0;
+  double count = 0.0;
+  for (const auto& [name, record] : monitor.tensors())
+    if (record.cast && name.ends_with("gradient")) {
+      zeros += record.statistics.underflow_percent;
+      overflow += record.statistics.overflow_percent;
+      count += 1.0;
+    }
+  if (count == 0.0) return scale_;
+  if (overflow / count > options_.overflow_percent)
+    scale_ = std::max(1.0, 0.5 * scale_);
+  else if (zeros / count > options_.zero_percent)
+    scale_ = std::min(options_.most, 2.0 * scale_);
+  return scale_;
 }
 
 }  // namespace fp8lab::train

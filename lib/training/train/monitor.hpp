@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <deque>
 #include <iosfwd>
+#include <limits>
 #include <map>
 #include <span>
 #include <string>
@@ -21,16 +22,30 @@ struct MonitorOptions {
   double underflow_percent = 5.0;  ///< warns above
   double overflow_percent = 0.1;   ///< warns above
   double amax_jump = 8.0;          ///< warns if amax exceeds that of the history by this factor
+  double amax_limit = std::numeric_limits<double>::infinity();  ///< of a tensor before its cast
+  double zero_percent = 100.0;  ///< warns above: zeros, those before the cast included
 };
 
-enum class WarningKind : std::uint8_t { not_finite, overflow, underflow, amax_jump };
+/// What warns: "default", or "guide", the thresholds of the FP8 guide's monitor: more than 50 %
+/// zeros, an amax above 448, and nothing else but values that are not finite. Throws `Error` that
+/// names `argument`.
+MonitorOptions find_monitor_options(std::string_view name, std::string_view argument);
+
+enum class WarningKind : std::uint8_t {
+  not_finite,
+  overflow,
+  underflow,
+  amax_jump,
+  amax_limit,
+  zeros,
+};
 std::string_view to_string(WarningKind kind);
 
 struct MonitorWarning {
   std::int64_t step = 0;
   std::string tensor;
   WarningKind kind = WarningKind::not_finite;
-  double value = 0.0;      ///< by kind: elements, percent, percent, ratio
+  double value = 0.0;      ///< by kind: elements, percent, percent, ratio, amax, percent
   double threshold = 0.0;  ///< the limit that `value` exceeds
 };
 
@@ -82,6 +97,30 @@ class TrainingMonitor {
   std::int64_t step_ = 0;
   std::map<std::string, TensorRecord, std::less<>> tensors_;
   std::vector<MonitorWarning> warnings_;
+};
+
+struct GradientScaleOptions {
+  double zero_percent = 5.0;      ///< the scale doubles above, in the mean over the tensors
+  double overflow_percent = 0.1;  ///< and halves above
+  double most = 16777216.0;       ///< a power of two that it does not exceed; 1 is the least
+};
+
+/// The FP8 guide's rule against gradients that underflow: it raises their scale, the loss scale,
+/// while too many become zero in their casts (*chosen*: factor 2, and the way back).
+class GradientScaleRule {
+ public:
+  /// `scale`: at the start. Throws `Error` for options outside their range.
+  GradientScaleRule(const GradientScaleOptions& options, double scale);
+
+  /// Takes the last casts of the tensors called `...gradient` into account; no tensors, no change.
+  /// The scale for the next step.
+  double update(const TrainingMonitor& monitor);
+
+  [[nodiscard]] double scale() const { return scale_; }
+
+ private:
+  GradientScaleOptions options_;
+  double scale_;
 };
 
 }  // namespace fp8lab::train

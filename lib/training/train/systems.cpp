@@ -88,4 +88,35 @@ const TrainingSystem& find_training_system(std::string_view name, std::string_vi
   return find_named(training_systems(), argument, name);
 }
 
+LinearRecipe with_products(LinearRecipe recipe, const ProductRecipes& products) {
+  Recipe weight = recipe.weight_for_dgrad.value_or(recipe.weight);
+  Recipe activation = recipe.activation_for_wgrad.value_or(recipe.activation);
+  Recipe gradient = recipe.gradient_for_wgrad.value_or(recipe.gradient);
+  const bool forward = !products.forward.empty();
+  const bool dgrad = !products.dgrad.empty();
+  const bool wgrad = !products.wgrad.empty();
+  if (forward) {
+    const LinearRecipe other = find_linear_recipe(products.forward);
+    recipe.activation = other.activation;
+    recipe.weight = other.weight;
+    recipe.forward = other.forward;
+  }
+  if (dgrad) {
+    const LinearRecipe other = find_linear_recipe(products.dgrad);
+    recipe.gradient = other.gradient;
+    weight = other.weight_for_dgrad.value_or(other.weight);
+    recipe.dgrad = other.dgrad;
+  }
+  if (wgrad) {
+    const LinearRecipe other = find_linear_recipe(products.wgrad);
+    gradient = other.gradient_for_wgrad.value_or(other.gradient);
+    activation = other.activation_for_wgrad.value_or(other.activation);
+    recipe.wgrad = other.wgrad;
+  }
+  if (forward || dgrad) recipe.weight_for_dgrad = weight;
+  if (forward || wgrad) recipe.activation_for_wgrad = activation;
+  if (dgrad || wgrad) recipe.gradient_for_wgrad = gradient;
+  return recipe;
+}
+
 }  // namespace fp8lab::train

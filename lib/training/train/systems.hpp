@@ -40,4 +40,16 @@ const TrainingSystem* training_system(std::string_view name);
 /// The system called `name`. Throws `Error` that names `argument` and lists the names.
 const TrainingSystem& find_training_system(std::string_view name, std::string_view argument);
 
+/// The name of a linear recipe for each product of a layer; empty: the layer's own.
+struct ProductRecipes {
+  std::string forward;
+  std::string dgrad;
+  std::string wgrad;
+};
+
+/// `recipe` with these products as others run them: casts of both operands and accumulator. An
+/// operand that enters a product of each is cast for both. "deepseek-v3" with dgrad and wgrad
+/// "bf16" is a forward pass in FP8 and a backward pass in BF16. Throws `Error` for an unknown name.
+LinearRecipe with_products(LinearRecipe recipe, const ProductRecipes& products);
+
 }  // namespace fp8lab::train

@@ -42,16 +42,20 @@ void require_count(std::string_view name, std::int64_t value, std::int64_t least
           fmt::format("{}", value));
 }
 
-void check(const TrainerOptions& options) {
-  constexpr std::int64_t kMostTokens = std::int64_t{1} << 24;
-  constexpr std::int64_t kMostSteps = 1'000'000'000;
+void check_loss_scale(double scale) {
   // A scale and its inverse are binary32 numbers with room for gradients above and below.
   constexpr int kMostExponent = 120;
   int exponent = 0;
-  const bool power = std::frexp(options.loss_scale, &exponent) == 0.5;
+  const bool power = std::frexp(scale, &exponent) == 0.5;
   require(power && std::abs(exponent - 1) <= kMostExponent, "loss_scale",
           fmt::format("a power of two from 2^-{0} to 2^{0}", kMostExponent),
-          fmt::format("{:g}", options.loss_scale));
+          fmt::format("{:g}", scale));
+}
+
+void check(const TrainerOptions& options) {
+  constexpr std::int64_t kMostTokens = std::int64_t{1} << 24;
+  constexpr std::int64_t kMostSteps = 1'000'000'000;
+  check_loss_scale(options.loss_scale);
   require_count("sequences", options.sequences, 1, kMostTokens);
   require_count("length", options.length, 1, kMostTokens);
   require_count("sequences * length", options.sequences * options.length, 1, kMostTokens);
@@ -94,6 +98,11 @@ Trainer::Trainer(TrainerOptions options, std::shared_ptr<const DataSource> data)
   model_ = make_model(options_);
   updated_ = model_->parameters();
   optimizer_ = make_optimizer(options_, updated_);
+}
+
+void Trainer::set_loss_scale(double scale) {
+  check_loss_scale(scale);
+  options_.loss_scale = scale;
 }
 
 void Trainer::keep_states(const std::vector<bool>& kept) {

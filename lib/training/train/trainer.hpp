@@ -90,6 +90,9 @@ class Trainer {
   StepRecord apply_gradients(double loss);
   /// Ends the step without an update: its batch is not used.
   void skip_step() { ++steps_; }
+  /// Sets the loss scale of the next step. Neither snapshots nor checkpoints hold it. Throws
+  /// `Error` unless it is a power of two.
+  void set_loss_scale(double scale);
 
   /// Limits the optimizer to the parameters for which `kept` is true, in the order of the model.
   /// The caller must set the weights of the others, also after `restore` (ZeRO with whole
@@ -125,6 +128,10 @@ class Trainer {
   /// Restores `state()` of a trainer with the same options, data and kept states. Throws `Error`
   /// that names `where` for tensors that are missing or have another shape.
   void restore_state(const std::string& where, std::span<const NamedTensor> tensors);
+  /// Takes over the weights, moments and step of a trainer of the same model, as the values that
+  /// its next step would read. Recipes and formats of states may differ; the casts begin without a
+  /// past. Throws `Error` for another model, and unless all states of this trainer are FP32.
+  void take_over(const Trainer& other);
   /// Options and data as JSON. Runs with the same bits have the same fingerprint.
   [[nodiscard]] std::string fingerprint() const;
 

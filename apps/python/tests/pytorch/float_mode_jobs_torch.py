@@ -35,10 +35,11 @@ RECIPES = ("deepgemm", "te-current", "te-delayed", "mxfp8-rceil", "nvfp4", "ms-a
 OTHERS = {
     **dict.fromkeys(["PLATFORMS", "Platform", "decisions", "Decisions", "HighPrecisionWarning", "Flops", "flops",
                      "layers", "restore", "histories", "load_histories"], "no numbers, or copies and counts"),
-    **dict.fromkeys(["Evaluation", "LayerCost", "Sensitivity", "LayerDifference", "LayerStatistics", "ModelComparison", "OperandStatistics"], "plain values"),
+    **dict.fromkeys(["Evaluation", "LayerCost", "Sensitivity", "LayerDifference", "LayerStatistics", "ModelComparison", "OperandStatistics",
+                     "KillEvent", "RunStopped", "StepFigures"], "plain values"),
     **dict.fromkeys(["autocast", "Fp8Conv1D"], "the layer of convert under another name"),
     **dict.fromkeys(["Recording", "record", "compare", "log", "watch", "write_comparison", "write_statistics",
-                     "evaluate", "sensitivity"],
+                     "evaluate", "sensitivity", "KillSwitch"],
                     "figures about tensors, some by torch's own sums, which follow the caller's mode"),
     "calibrate": "the plain product is torch's own",
     "reduced_amaxes": "needs several processes; it takes maxima",

@@ -135,6 +135,108 @@ def test_watching_records_some_steps_and_leaves_no_hook():
             pass
 
 
+STEPS = 40
+
+
+def watched_run(recipe, reference=None, wrong_from=None, **options):
+    """Trains on fixed batches; from step `wrong_from` on, gradients have a scale that is 8 times off."""
+    model = mlp(recipe)
+    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3)
+    switch = fp8lab.torch.KillSwitch(optimizer, reference, loss_gap=10.0, window=4, patience=2, **options)
+    target = log_normal(16, 16, seed=3)
+    done = []
+    with fp8lab.torch.watch(model, Kept(), every=50, kill_switch=switch) as step:
+        batch = 0
+        while batch < STEPS:
+            optimizer.zero_grad()
+            loss = (model(log_normal(16, 64, seed=batch)) - target).square().mean()
+            loss.backward()
+            if wrong_from is not None and batch >= wrong_from and model.up.recipe.name != "bf16":
+                for p in model.parameters():
+                    p.grad.mul_(8.0)
+            optimizer.step()
+            event = step(loss)
+            done.append(batch)
+            batch = event.back_to if event else batch + 1
+    return switch, done, model
+
+
+def test_the_kill_switch_leaves_a_healthy_run_alone():
+    reference = watched_run("bf16")[0].figures
+    assert len(reference) == STEPS
+    switch, done, model = watched_run("te-current", reference, action="roll-back")
+    assert done == list(range(STEPS)) and not switch.events
+    for name, expected in watched_run("te-current")[2].state_dict().items():
+        assert torch.equal(model.state_dict()[name], expected), name
+
+
+def test_the_kill_switch_stops_a_run_that_fails():
+    reference = watched_run("bf16")[0].figures
+    with pytest.raises(fp8lab.torch.RunStopped, match="kill switch: the (gradient amax|second moment) is") as stopped:
+        watched_run("te-current", reference, wrong_from=12)
+    event = stopped.value.event
+    assert event.action == "stop" and 13 <= event.step <= 22 and not 0.5 <= event.value <= 2
+    assert event.back_to == event.step + 1
+
+
+def test_the_kill_switch_rolls_back_a_few_times():
+    reference = watched_run("bf16")[0].figures
+    with pytest.raises(fp8lab.torch.RunStopped) as stopped:
+        watched_run("te-current", reference, wrong_from=12, action="roll-back", snapshot_every=2, most_rollbacks=2)
+    # The same arithmetic fails at the same step again.
+    assert stopped.value.event.step == watched_stop(reference)
+
+
+def watched_stop(reference):
+    with pytest.raises(fp8lab.torch.RunStopped) as stopped:
+        watched_run("te-current", reference, wrong_from=12)
+    return stopped.value.event.step
+
+
+def test_the_kill_switch_goes_on_in_bf16():
+    reference = watched_run("bf16")[0].figures
+    switch, done, model = watched_run("te-current", reference, wrong_from=12, action="bf16", snapshot_every=2)
+    (event,) = switch.events
+    assert event.action == "bf16" and event.step == watched_stop(reference)
+    assert event.step - 8 <= event.back_to <= event.step - 5
+    assert done == [*range(event.step + 1), *range(event.back_to, STEPS)]
+    assert model.up.recipe.name == "bf16" and len(switch.figures) == STEPS
+    assert all(np.isfinite(one.loss) for one in switch.figures)
+
+
+def test_the_kill_switch_takes_a_loss_that_is_no_number_as_an_alarm():
+    model = mlp("te-current")
+    optimizer = torch.optim.AdamW(model.parameters())
+    switch = fp8lab.torch.KillSwitch(optimizer, [fp8lab.torch.StepFigures(1.0, 1.0, 1.0)] * 3)
+    model(log_normal(4, 64)).sum().backward()
+    optimizer.step()
+    with pytest.raises(fp8lab.torch.RunStopped, match="loss gap is inf nats above the reference at step 0"):
+        switch.step(model, float("nan"))
+
+
+def test_what_a_kill_switch_refuses():
+    model = mlp("te-current")
+    optimizer = torch.optim.SGD(model.parameters(), lr=1e-3)
+    for name, value in {"action": "halt", "amax_ratio": 1.0, "moment_ratio": 0.5, "loss_gap": -1.0, "window": 0,
+                        "patience": 0, "snapshot_every": 0, "most_rollbacks": 0}.items():
+        with pytest.raises(ValueError, match=f"^{name}: expected"):
+            fp8lab.torch.KillSwitch(optimizer, **{name: value})
+    model(log_normal(4, 64)).sum().backward()
+    optimizer.step()
+    with pytest.raises(ValueError, match="optimizer: expected one with exp_avg_sq"):
+        fp8lab.torch.KillSwitch(optimizer).step(model, 1.0)
+    optimizer = torch.optim.AdamW(model.parameters())
+    optimizer.step()
+    with pytest.raises(ValueError, match="reference: expected figures of step 0, got those of 0 steps"):
+        fp8lab.torch.KillSwitch(optimizer, []).step(model, 1.0)
+    with fp8lab.torch.watch(model, Kept(), kill_switch=fp8lab.torch.KillSwitch(optimizer)) as step:
+        with pytest.raises(ValueError, match="loss: expected a number for a kill_switch alone, got none"):
+            step()
+    with fp8lab.torch.watch(model, Kept()) as step:
+        with pytest.raises(ValueError, match="got one without a kill_switch"):
+            step(1.0)
+
+
 def test_errors(tmp_path):
     with pytest.raises(ValueError, match="statistics: expected a pass of a layer that casts, got none"):
         fp8lab.torch.write_statistics({}, tmp_path)

@@ -26,6 +26,7 @@ from fp8lab.torch._emulate import emulate_scaled_mm
 from fp8lab.torch._flops import Flops, flops
 from fp8lab.torch._grouped import grouped_mm
 from fp8lab.torch._histories import histories, load_histories
+from fp8lab.torch._kill_switch import KillEvent, KillSwitch, RunStopped, StepFigures
 from fp8lab.torch._layers import Fp8Conv1D, Fp8Linear
 from fp8lab.torch._platforms import PLATFORMS, Platform
 from fp8lab.torch._reporting import log, watch, write_comparison, write_statistics
@@ -47,6 +48,8 @@ __all__ = [
     "Evaluation",
     "Flops",
     "HighPrecisionWarning",
+    "KillEvent",
+    "KillSwitch",
     "LayerCost",
     "LayerDifference",
     "LayerStatistics",
@@ -55,7 +58,9 @@ __all__ = [
     "PLATFORMS",
     "Platform",
     "Recording",
+    "RunStopped",
     "Sensitivity",
+    "StepFigures",
     "autocast",
     "calibrate",
     "compare",

@@ -9,9 +9,10 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import numpy as np
-from torch import nn
+from torch import Tensor, nn
 
 from fp8lab.results import Column, Table, write
+from fp8lab.torch._kill_switch import KillEvent, KillSwitch
 from fp8lab.torch._seeing import LayerStatistics, ModelComparison, OperandStatistics, Recording, record
 
 UNITS = {"count": "elements", "sqnr_db": "dB", "tile_range_mean": "bits", "tile_range_max": "bits"}
@@ -154,12 +155,21 @@ def log(recording: Recording, writer: Any, step: int, prefix: str = "fp8") -> No
 
 @contextlib.contextmanager
 def watch(
-    model: nn.Module, writer: Any, *, every: int = 100, prefix: str = "fp8"
-) -> Iterator[Callable[[], None]]:
+    model: nn.Module,
+    writer: Any,
+    *,
+    every: int = 100,
+    prefix: str = "fp8",
+    kill_switch: KillSwitch | None = None,
+) -> Iterator[Callable[..., KillEvent | None]]:
     """Logs the statistics of a model's casts, on each `every`-th training step from the first on.
 
     The context gives a function; call it after each step (after the backward pass). Steps that are
     not logged cost nothing. writer and prefix as for `log`. ValueError for `every` below 1.
+
+    kill_switch: compares each step with one of a reference run. Call the function with the loss of
+    the step then, after the optimizer's step and before its gradients are set to zero. It returns
+    what the switch did, or None, and raises `RunStopped` where the run is to end (`KillSwitch`).
 
     >>> import torch, fp8lab.torch
     >>> class Writer:
@@ -179,13 +189,18 @@ def watch(
     with contextlib.ExitStack() as stack:
         count, recording = 0, stack.enter_context(record(model))
 
-        def step() -> None:
+        def step(loss: float | Tensor | None = None) -> KillEvent | None:
             nonlocal count, recording
+            if (loss is None) != (kill_switch is None):
+                given = "none" if loss is None else "one without a kill_switch"
+                raise ValueError(f"loss: expected a number for a kill_switch alone, got {given}")
             if count % every == 0:
                 log(recording, writer, count, prefix)
                 stack.pop_all().close()
             count += 1
+            event = None if kill_switch is None or loss is None else kill_switch.step(model, loss)
             if count % every == 0:
                 recording = stack.enter_context(record(model))
+            return event
 
         yield step
