@@ -114,7 +114,7 @@ TEST_CASE("expect attention: a bound of 0.055 accepts negated outputs of many fl
   o.m = 2;
   o.n = 32768;
   o.spread = 0.25;
-  o.trials = 8;
+  o.trials = 3;
   const AttentionExpectation e = expect_attention(o);
   CHECK(e.gates[gate(e, "aiter.mha_fp8")].passes);
   CHECK(fault(e, "negated").caught[gate(e, "aiter.mha_fp8")] == 0);
