@@ -36,9 +36,8 @@ double end_loss(train::TrainerOptions options, const TrainOptions& o, std::uint6
   options.seed = seed;
   options.optimizer.threads = 1;
   const std::shared_ptr<const train::DataSource> data =
-      o.text.empty()
-                        ? train::synthetic_language({.vocabulary = o.shape.vocabulary}, seed)
-                        : train::text_file(o.text, seed);
+      o.text.empty() ? train::synthetic_language({.vocabulary = o.shape.vocabulary}, seed)
+                     : train::text_file(o.text, seed);
   train::Trainer trainer(options, data);
   const std::int64_t steps = o.schedule.steps;
   const std::int64_t last = std::max<std::int64_t>(1, steps / 5);
@@ -105,8 +104,9 @@ void print_runs(const std::vector<AttributedRun>& runs, const TrainOptions& o) {
     const std::size_t broken = run.gaps.size() - finite.size();
     fmt::print("  {:<16} {}{}\n", run.what,
                finite.empty() ? "" : experiments::interval_text(finite) + " nats",
-               broken == 0 ? "" : fmt::format("{}{} broke off", finite.empty() ? "" : ", ",
-                                              counted(static_cast<std::int64_t>(broken), "seed")));
+               broken == 0 ? ""
+                           : fmt::format("{}{} broke off", finite.empty() ? "" : ", ",
+                                         counted(static_cast<std::int64_t>(broken), "seed")));
   }
   fmt::print("{}\n", experiments::kIntervalMeaning);
 }

@@ -63,7 +63,8 @@ std::vector<RunPart> parts_of(const TrainerOptions& options) {
   TrainerOptions copy = options;
   const std::vector<LinearRecipe*> recipes = recipes_of(copy);
   const auto has = [&](RunPart part) {
-    return std::ranges::any_of(recipes, [&](LinearRecipe* r) { return is_fp8(product_of(*r, part)); });
+    return std::ranges::any_of(recipes,
+                               [&](LinearRecipe* r) { return is_fp8(product_of(*r, part)); });
   };
   const AdamWOptions& o = options.optimizer;
   const StateFormat f32{};

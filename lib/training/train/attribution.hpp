@@ -11,8 +11,8 @@
 
 namespace fp8lab::train {
 
-/// A product with the casts of both operands and its sums; the sums of all FP8 products; the formats
-/// of the optimizer's states and of the gradient that it reads.
+/// A product with the casts of both operands and its sums; the sums of all FP8 products; the
+/// formats of the optimizer's states and of the gradient that it reads.
 enum class RunPart : std::uint8_t { forward, dgrad, wgrad, sums, states };
 std::string_view to_string(RunPart part);
 
