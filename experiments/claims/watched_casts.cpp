@@ -170,8 +170,9 @@ std::vector<Claim> watched_claims() {
        "outlier features appear late, around step 1000 with 7B parameters and 5000 with 70B",
        "root mean square of the largest channel over that of the median one, in the input of "
        "attention after its norm, te-current, 53440 parameters, 400 steps",
-       "does not hold if a channel is 20 times the median within the first quarter; with a "
-       "correction (the steps are of other sizes) if one is in the last quarter only; cannot tell "
+       "it never holds, since the steps are those of other sizes; does not hold if a channel is 20 "
+       "times the median within the first quarter; with a "
+       "correction if one is in the last quarter only; cannot tell "
        "if none is, since no model of 7B parameters is trained here",
        measure_t8, judge_t8},
   };

@@ -501,6 +501,89 @@ P5: rms 32 -> holds
 P6: tax_12288 4, tax_4096 16 -> holds with a correction
   tax_12288 4- -> does not hold
   tax_4096 16+ -> does not hold
+F1b: rows 13, explained_kept 7, explained_flushed 13 -> holds
+  explained_kept 13 -> cannot tell
+  explained_flushed 12 -> cannot tell
+  explained_kept 13, explained_flushed 12 -> does not hold
+F1c: signed_sigmas_clipping 5, signed_sigmas_underflow_normal 5, signed_sigmas_underflow_log_normal
+      -5, magnitude_sigmas_clipping -5, magnitude_sigmas_underflow_normal -5,
+      magnitude_sigmas_underflow_log_normal 0 -> holds
+  signed_sigmas_clipping 4 -> holds with a correction
+  signed_sigmas_clipping 4+ -> holds
+  signed_sigmas_underflow_normal 4 -> holds with a correction
+  signed_sigmas_underflow_log_normal -4 -> holds with a correction
+  signed_sigmas_underflow_log_normal -4- -> holds
+  signed_sigmas_clipping 0, magnitude_sigmas_clipping -4 -> does not hold
+  signed_sigmas_clipping 0, magnitude_sigmas_clipping 5 -> does not hold
+  signed_sigmas_clipping 0, magnitude_sigmas_underflow_normal -4 -> does not hold
+  signed_sigmas_clipping 0, magnitude_sigmas_underflow_normal 0,
+      magnitude_sigmas_underflow_log_normal -5 -> holds with a correction
+F2b: values 100, crushed 99, crushed_flushed 99 -> holds
+  crushed 98.9 -> holds with a correction
+  crushed 98.9, crushed_flushed 98.9 -> does not hold
+F3a: share_above 0.02, share_above_summed 0, share_above_loss_scale 0 -> holds
+  share_above 0.01 -> does not hold
+  share_above 0.01+ -> holds
+  share_above 0, share_above_summed 0.01+ -> holds with a correction
+  share_above 0, share_above_loss_scale 0.01+ -> holds with a correction
+  share_above 0, share_above_summed 0.01, share_above_loss_scale 0.01 -> does not hold
+F4d: gain_uniform_16384 50, gain_normal_16384 50 -> holds
+  gain_uniform_16384 50- -> holds with a correction
+  gain_normal_16384 50- -> holds with a correction
+  gain_uniform_16384 50-, gain_normal_16384 50- -> does not hold
+F4e: rows 20, nearer_rounded 11, explained_exact 20 -> holds
+  nearer_rounded 10 -> does not hold
+  nearer_rounded 10, explained_exact 19 -> cannot tell
+F5: product_error 0.1, ring_256 1, ring_1024 1, tree_256 1, tree_1024 1, direct_256 1, direct_1024 1
+      -> holds
+  direct_256 0.29 -> holds with a correction
+  direct_1024 0.29 -> holds with a correction
+  direct_256 0.29, ring_256 0.29 -> holds with a correction
+  direct_256 0.29, ring_256 0.29, tree_1024 0.29 -> does not hold
+  product_error 0.34 -> does not hold
+L12: e4m3_of_450 448, e4m3_of_1000 448, e5m2_infinite 0, nan_in_older_releases 0 -> holds
+  e4m3_of_450 450 -> does not hold
+  e4m3_of_1000 1000 -> does not hold
+  e5m2_infinite 1 -> holds with a correction
+  nan_in_older_releases 1 -> holds with a correction
+S13: error_128 1, error_16384 2, error_unpromoted_128 1, error_unpromoted_16384 1 -> holds
+  error_16384 1.5 -> does not hold
+  error_16384 1.5+ -> holds
+  error_16384 1, error_unpromoted_16384 1.5+ -> holds with a correction
+  error_16384 1, error_unpromoted_16384 1.5 -> does not hold
+S14: share_attention 1, share_experts 1, share_gating 1 -> holds
+  share_gating 0 -> holds with a correction
+  share_attention 0.8 -> does not hold
+  share_experts 0.5 -> does not hold
+S15: wgmma_executed_m 64, wgmma_executed_n 64, wgmma_executed_k 32, wgmma_least_m 64, wgmma_least_n
+      16, wgmma_least_k 32, mma_m 16, mma_n 16, mma_k 32 -> holds
+  mma_n 32 -> holds with a correction
+  mma_n 8 -> does not hold
+  mma_m 8, mma_k 16 -> holds
+  mma_n 32, mma_k 16 -> holds
+S16: step_bf16_gradients 1.9, gathers_of_model 1.9 -> holds
+  step_bf16_gradients 1.9- -> holds with a correction
+  step_bf16_gradients 1.9-, gathers_of_model 1.9- -> does not hold
+T8: channel_ratio_early 19, channel_ratio_late 20 -> holds with a correction
+  channel_ratio_early 20 -> does not hold
+  channel_ratio_late 20- -> cannot tell
+P7: gain 37.4, utilization 34.2, utilization_causal 30 -> holds
+  gain 37.1 -> does not hold
+  gain 37.7 -> does not hold
+  utilization 33.1 -> does not hold
+  utilization 35.3 -> does not hold
+  utilization 33.1, utilization_causal 34 -> holds with a correction
+P8: all_gather_saved 34, saved_13b 33.5, published_13b 34, saved_175b 33.5, published_175b 34
+      -> holds
+  all_gather_saved 50 -> holds with a correction
+  all_gather_saved 50, saved_13b 32.9 -> does not hold
+  all_gather_saved 50, published_13b 35.1 -> does not hold
+  all_gather_saved 50, saved_175b 35.1 -> does not hold
+  all_gather_saved 50, published_175b 32.9 -> does not hold
+P9: memory_of_gpu 74, memory_fp8-lm 74, memory_bf16 75, memory_te-fp8 75 -> holds
+  memory_fp8-lm 74+ -> does not hold
+  memory_bf16 74 -> holds with a correction
+  memory_te-fp8 74 -> holds with a correction
 )";
 
 using Named = std::vector<std::pair<std::string, double>>;

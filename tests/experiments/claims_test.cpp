@@ -207,8 +207,8 @@ TEST_CASE("claims: a run counts its verdicts and names what does not hold", "[ex
   REQUIRE(results.tables.size() == 2);
   CHECK(results.tables[0].rows().size() == 14);
   const std::string verdicts = results.tables[0].csv();
-  CHECK_THAT(verdicts, contains("\nX1,first,paper,s1,c1,f,arithmetic,does not hold\n"));
-  CHECK_THAT(verdicts, contains("\nX2,second.,guide,s2,c2,f,recorded,does not hold\n"));
+  CHECK_THAT(verdicts, contains("\nX1,first,paper,0,,s1,c1,f,arithmetic,does not hold\n"));
+  CHECK_THAT(verdicts, contains("\nX2,second.,guide,0,,s2,c2,f,recorded,does not hold\n"));
   CHECK_THAT(verdicts, contains("\nX3,third,page,0,,s3,c3,f,measured,cannot tell\n"));
   CHECK(results.tables[1].rows().size() == 28);
   CHECK_THAT(results.tables[1].csv(), contains("\nX1,v,nats,0.5\nX1,w,%,7.0\n"));
