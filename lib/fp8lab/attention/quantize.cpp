@@ -20,7 +20,7 @@ QuantizedHeads quantize_heads(std::span<const float> values, std::int64_t heads,
   const auto size = static_cast<std::size_t>(rows * columns);
   for (std::size_t head = 0; head < static_cast<std::size_t>(heads); ++head) {
     const QuantizedTensor one =
-        quantize(recipe, FloatMatrix{values.subspan(head * size, size), rows, columns});
+        quantize(recipe, FloatMatrix{values.subspan(head * size, size), rows, columns}, false, 1);
     result.codes.insert(result.codes.end(), one.codes.begin(), one.codes.end());
     result.inverse_scales.push_back(one.inverse_scales.front());
   }
