@@ -116,7 +116,7 @@ def test_claims():
         record = json.loads((Path(folder) / "claims" / "result.json").read_text())
         check("claims record what was asked for", record["command"].startswith("fp8lab claims F1a L1 --seed "), record["command"])
         check("claims record the identifiers", record["parameters"]["ids"] == ["F1a", "L1"], record["parameters"])
-    expect(["claims", "Z9"], 2, stderr=["'Z9'", "expected one of 55 names"])
+    expect(["claims", "Z9"], 2, stderr=["'Z9'", "expected one of 71 names"])
     expect(["claims", "--threads", "0"], 2, stderr=["--threads"])
 
 

@@ -33,8 +33,9 @@ def test_claims():
             else:
                 check(f"{claim['id']}: an indented line", line[:12] == 12 * " " and line[12] != " ", line)
                 fields[-1][1] += " " + line[12:]
-        named = [["claim", "claim"], ["setup", "setup"], ["criterion", "criterion"], ["measured", "figure"], ["basis", "basis"]]
-        expected = [[title, claim[key]] for title, key in named]
+        named = [["setup", "setup"], ["criterion", "criterion"], ["measured", "figure"], ["basis", "basis"]]
+        words = f"line {claim['line']}: \"{claim['words']}\""
+        expected = [["claim", claim["claim"]], ["words", words], *([title, claim[key]] for title, key in named)]
         check(f"{claim['id']}: fields", fields == expected, f"{fields}\n{expected}")
 
 

@@ -158,7 +158,9 @@ def test_causes(at):
     q.verify(1, parts[0] + parts[1], stdout=["cause: split_k_2"])
     p = Problem(at)
     p.verify(1, np.flip(golden, 1).copy(), stdout=["cause: columns_exchanged"])
-    p.verify(1, golden + np.float32(1), stdout=["cause: none of"])
+    p.verify(1, golden + np.float32(1), stdout=["cause: number_added: 1 (measured)"])
+    noise = np.random.default_rng(8).standard_normal(golden.shape).astype(np.float32)
+    p.verify(1, golden + noise, stdout=["cause: none of"])
 
     q = Problem(at, out="e4m3fn")
     exact = q.gemm(*q.arguments[:-2])
