@@ -123,6 +123,7 @@ OUTPUTS = {
     "quantize model": Output(QUANTIZE, "-o", "q", REFUSED, reads_first=True),
     "dequantize": Output(["dequantize", "quantized"], "-o", "back", REFUSED, reads_first=True),
     "verify": Output(["verify", "wrong.npy", "--golden", "wrong.npy"], "--out", "out", WHOLE),
+    "check": Output(["check", "quantized"], "--out", "out", WHOLE),
     "verify map": Output(["verify", "a.npy", "--golden", "z.npy"], "--map", "map", WHOLE, code=1),
     "vectors": Output(["vectors", "--model", "sm90.wgmma.e4m3", "-n", "2000"], "-o", "v.txt", WHOLE),
     "vectors npz": Output(["vectors", "--model", "sm90.wgmma.e4m3", "-n", "2000"], "-o", "v.npz", WHOLE),
@@ -136,6 +137,7 @@ OUTPUTS = {
     "claims": Output(["claims", "L7"], "--out", "out", WHOLE),
     "train checkpoint": Output(TRAIN, "--checkpoint", "c.safetensors", REFUSED),
     "train log": Output(TRAIN, "--log", "log.jsonl", REFUSED),
+    "train trace": Output(TRAIN, "--trace", "t.safetensors", WHOLE),
     "bench gemm": Output(["bench", "gemm", *BENCH, "--no-scaling", "--shape", "16x16x64"], "--out", "out", WHOLE, timed=True),
     "bench cast": Output(["bench", "cast", *BENCH, "--mebi", "1"], "--out", "out", WHOLE, timed=True),
 }
@@ -323,7 +325,7 @@ def test_every_command_is_here(folder):
             check(f"{command} {option} has a row in OUTPUTS", any((command.split()[0], name) in with_output for name in names))
 
 
-OUTPUT_OPTIONS = {"--out", "--output", "--map", "--log", "--checkpoint", "--probes"}
+OUTPUT_OPTIONS = {"--out", "--output", "--map", "--log", "--checkpoint", "--probes", "--trace"}
 
 
 def test_inputs(base):
