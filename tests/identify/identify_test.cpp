@@ -125,7 +125,7 @@ struct Score {
   int problems = 0;
   int named = 0;    ///< the truth is in the class that explains everything
   int alone = 0;    ///< and that class names one accumulation only
-  int of_wide = 0;  ///< problems with operands of 8 bits and more
+  int of_wide = 0;  ///< problems of GPUs with operands of 8 bits and more
   int separated =
       0;  ///< of these: no other accumulator, though perhaps another way to the same sums
   std::string together{};  ///< models that share their class with another accumulator
@@ -150,8 +150,10 @@ Score sweep(int count, Data data, std::span<const Scaling> scalings,
       const Identification result = identify(kernel.product, got);
       ++score.problems;
       // Sums of FP6 and FP4 fit all accumulators, so that these are not told apart.
-      const bool wide =
-          format(model.a_format).code_bits() >= 8 && format(model.b_format).code_bits() >= 8;
+      // Several units of processors round the same exact sums, or differ in tiny sums alone.
+      const bool of_processor = model.name.starts_with("x86.") || model.name.starts_with("arm.");
+      const bool wide = !of_processor && format(model.a_format).code_bits() >= 8 &&
+                        format(model.b_format).code_bits() >= 8;
       score.of_wide += wide ? 1 : 0;
       INFO(model.name << ", promotion " << kernel.product.problem.promotion_interval << ", order "
                       << to_string(kernel.product.problem.scale_order) << ", C "
@@ -190,9 +192,8 @@ TEST_CASE("identify: names model, promotion and scale order of every registered 
           "[verify][identify]") {
   const Score score = sweep(1, Data::wide, std::array{Scaling::tiles}, kF32);
   CHECK(score.named == score.problems);
-  // Some units of processors differ from others in tiny sums alone, or round exact sums of FP8.
   INFO("not told from others: " << score.together);
-  CHECK(score.separated * 100 >= score.of_wide * 94);
+  CHECK(score.separated * 100 >= score.of_wide * 97);
 }
 
 TEST_CASE("identify: 16x16x1024, every registered model, all scalings", "[identify][slow]") {
@@ -201,7 +202,7 @@ TEST_CASE("identify: 16x16x1024, every registered model, all scalings", "[identi
   report("all finite FP8 codes", wide);
   CHECK(wide.named == wide.problems);
   INFO("not told from others: " << wide.together);
-  CHECK(wide.separated * 100 >= wide.of_wide * 94);
+  CHECK(wide.separated * 100 >= wide.of_wide * 97);
   // Sums of N(0, 1) in E4M3 often fit in 24 bits: nothing is lost, and wide accumulators agree.
   const Score normal = sweep(count, Data::normal, kAllScalings, kF32);
   report("N(0, 1)", normal);
