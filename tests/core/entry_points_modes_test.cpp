@@ -109,9 +109,11 @@ void add_scaling(std::vector<Job>& jobs) {
                   }});
   jobs.push_back({"KillSwitch", [](Bits& bits) {
                     KillSwitch watch({.window = 3});
-                    for (int step = 0; step < 8; ++step) {
-                      const double part = 1.0 + 0.1 * step;
-                      watch.observe({3.1 * part, 0.3 / part, 1e-7 * part}, {3.0, 0.2, 3e-7});
+                    const StepFigures shadow{3.0, 0.2, 3e-7};
+                    for (const StepFigures& run :
+                         {StepFigures{3.1, 0.3, 1e-7}, StepFigures{3.41, 0.27, 1.1e-7},
+                          StepFigures{3.72, 0.25, 1.2e-7}, StepFigures{4.03, 0.23, 1.3e-7}}) {
+                      watch.observe(run, shadow);
                       for (const Indicator one : kIndicators) bits.add(watch.value(one));
                     }
                   }});
