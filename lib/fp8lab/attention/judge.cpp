@@ -150,6 +150,27 @@ bool OutputJudge::worth_trying(const OutputFit& fit, const OutputFit& golden) co
          (fit.distance <= 3.0 * limit && fit.distance <= 0.6 * golden.distance);
 }
 
+OutputFit OutputJudge::golden_fit(const std::vector<AttentionRows>& rows) const {
+  std::vector<float> golden;
+  for (const AttentionRows& part : rows) {
+    const auto first = golden_.begin() + (part.head * shape_.m + part.begin) * shape_.d_v;
+    golden.insert(golden.end(), first, first + (part.end - part.begin) * shape_.d_v);
+  }
+  return fit({rows, std::move(golden)});
+}
+
+std::vector<std::size_t> OutputJudge::promising(std::span<const OutputFit> fits,
+                                                const OutputFit& golden, std::size_t most) const {
+  std::vector<std::size_t> order;
+  for (std::size_t i = 0; i < fits.size(); ++i)
+    if (worth_trying(fits[i], golden)) order.push_back(i);
+  std::ranges::stable_sort(
+      order, {}, [&](std::size_t i) { return std::pair(-fits[i].explained, fits[i].distance); });
+  if (order.size() > most) order.resize(most);
+  std::ranges::sort(order);
+  return order;
+}
+
 bool OutputJudge::wrong(std::size_t element) const {
   if (!aside_.empty() && aside_[element] != 0) return false;
   if (tolerance_ == 0.0) return !same(got_[element], golden_[element]);

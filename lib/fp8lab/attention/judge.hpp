@@ -69,8 +69,12 @@ class OutputJudge {
   [[nodiscard]] const OutputFit& golden_fit() const { return golden_fit_; }
   [[nodiscard]] bool passes() const;
   [[nodiscard]] Explains explains(const OutputFit& fit) const;
-  /// Whether this fit of a sample is worth computing in full.
-  [[nodiscard]] bool worth_trying(const OutputFit& fit, const OutputFit& golden) const;
+  /// The fit of the golden output of some rows.
+  [[nodiscard]] OutputFit golden_fit(const std::vector<AttentionRows>& rows) const;
+  /// Of hypotheses with these fits to a sample, those worth computing in full: the best, at most
+  /// `most`, in their order. `golden`: the fit of the sample's golden output.
+  [[nodiscard]] std::vector<std::size_t> promising(std::span<const OutputFit> fits,
+                                                   const OutputFit& golden, std::size_t most) const;
 
   /// Whether an element or a row is wrong, beyond the tolerance if there is one.
   [[nodiscard]] bool wrong(std::size_t element) const;
@@ -86,6 +90,7 @@ class OutputJudge {
   [[nodiscard]] double tolerance() const { return tolerance_; }
 
  private:
+  [[nodiscard]] bool worth_trying(const OutputFit& fit, const OutputFit& golden) const;
   void find_wrong_rows();
   void find_region();
 

@@ -12,6 +12,7 @@
 
 #include "fp8lab/attention/variant.hpp"
 #include "fp8lab/cast/cast.hpp"
+#include "fp8lab/core/ceil_divide.hpp"
 #include "fp8lab/core/counted.hpp"
 #include "fp8lab/core/error.hpp"
 #include "fp8lab/core/float_environment.hpp"
@@ -55,7 +56,7 @@ std::uint8_t nearest_code(FormatId to, float value) {
   return static_cast<std::uint8_t>(encode(format(to), kNvidiaSatfinite, value));
 }
 
-std::int64_t padded(std::int64_t rows) { return (rows + kPadding - 1) / kPadding * kPadding; }
+std::int64_t padded(std::int64_t rows) { return round_up(rows, kPadding); }
 
 /// A head [rows, columns] of values in the input's format.
 struct Head {
@@ -124,7 +125,7 @@ struct RowGroup {
 template <typename ThreadOf>
 std::vector<RowGroup> groups_of(std::int64_t rows, std::int64_t block, std::int64_t threads,
                                 const ThreadOf& thread_of) {
-  std::vector<RowGroup> groups(static_cast<std::size_t>((rows + block - 1) / block * threads));
+  std::vector<RowGroup> groups(static_cast<std::size_t>(ceil_divide(rows, block) * threads));
   for (std::int64_t row = 0; row < rows; ++row)
     groups[static_cast<std::size_t>(row / block * threads + thread_of(row))].rows.push_back(row);
   std::erase_if(groups, [](const RowGroup& group) { return group.rows.empty(); });
@@ -275,11 +276,6 @@ SageOperands quantize_int8(const SageInputs& in, const SageKernel& kernel, const
   return found;
 }
 
-float scale_of_softmax(const SageInputs& in, const SageOptions& o) {
-  if (o.softmax_scale > 0.0F) return o.softmax_scale;
-  return static_cast<float>(1.0 / std::sqrt(static_cast<double>(in.shape.d)));
-}
-
 /// Adds P V of a tile to O [rows, d_v] in binary32, or in the unit.
 void add_product(GemmProblem pv, bool one_level, std::span<float> o) {
   std::vector<float> tile(o.size());
@@ -291,10 +287,10 @@ void add_product(GemmProblem pv, bool one_level, std::span<float> o) {
   for (std::size_t i = 0; i < o.size(); ++i) o[i] = one_level ? tile[i] : o[i] + tile[i];
 }
 
-/// Rows of one block of a head, with INT8 Q and K.
-class Int8Block {
- public:
-  Int8Block(const SageInputs& in, const SageKernel& kernel, const SageOptions& options,
+/// Rows of one block of a head: what they are computed from, and where to.
+class SageBlock {
+ protected:
+  SageBlock(const SageInputs& in, const SageKernel& kernel, const SageOptions& options,
             const SageVariant& variant, const SageOperands& operands, const AttentionRows& rows,
             std::span<float> o)
       : shape_(in.shape),
@@ -306,16 +302,36 @@ class Int8Block {
         v_(operands.v),
         begin_(rows.begin),
         rows_(rows.end - rows.begin),
-        scale_(scale_of_softmax(in, options) * kLog2e),
+        o_(o) {}
+
+  const AttentionShape& shape_;
+  const SageKernel& kernel_;
+  const SageOptions& options_;
+  const SageVariant& variant_;
+  const SageCodes& q_;
+  const SageCodes& k_;
+  const SageCodes& v_;
+  std::int64_t begin_;
+  std::int64_t rows_;
+  std::span<float> o_;
+};
+
+/// With INT8 Q and K.
+class Int8Block : SageBlock {
+ public:
+  Int8Block(const SageInputs& in, const SageKernel& kernel, const SageOptions& options,
+            const SageVariant& variant, const SageOperands& operands, const AttentionRows& rows,
+            std::span<float> o)
+      : SageBlock(in, kernel, options, variant, operands, rows, o),
+        scale_(softmax_scale(options.softmax_scale, in.shape.d) * kLog2e),
         offset_(variant.plain_p ? 0.0F : kInt8Offset),
-        o_(o),
         maximum_(static_cast<std::size_t>(rows_), kHidden),
         sums_(static_cast<std::size_t>(rows_), {1.0F, 1.0F, 1.0F, 1.0F}) {}
 
   void run() {
     const std::int64_t last = begin_ / kernel_.q_tile * kernel_.q_tile + kernel_.q_tile;
     const std::int64_t seen = options_.causal ? std::min(shape_.n, last) : shape_.n;
-    const std::int64_t tiles = (seen + kernel_.kv_tile - 1) / kernel_.kv_tile;
+    const std::int64_t tiles = ceil_divide(seen, kernel_.kv_tile);
     // The last tiles are masked, and their scores are multiplied by the scales of Q and K first.
     const std::int64_t masked = std::max<std::int64_t>(1, kernel_.q_tile / kernel_.kv_tile);
     for (std::int64_t t = 0; t < tiles; ++t) add_tile(t * kernel_.kv_tile, t >= tiles - masked);
@@ -404,50 +420,32 @@ class Int8Block {
     return o_.subspan(row * width, width);
   }
 
-  const AttentionShape& shape_;
-  const SageKernel& kernel_;
-  const SageOptions& options_;
-  const SageVariant& variant_;
-  const SageCodes& q_;
-  const SageCodes& k_;
-  const SageCodes& v_;
-  std::int64_t begin_;
-  std::int64_t rows_;
-  float scale_;   // of the softmax, to base 2
-  float offset_;  // log2 of P's factor
-  std::span<float> o_;
+  float scale_;                             // of the softmax, to base 2
+  float offset_;                            // log2 of P's factor
   std::vector<float> maximum_;              // of each row, to base 2, less the offset
   std::vector<std::array<float, 4>> sums_;  // of the four threads of a row
   std::vector<std::uint8_t> codes_;         // of P
 };
 
-/// Rows of one block of a head in NVFP4.
-class Nvfp4Block {
+/// In NVFP4.
+class Nvfp4Block : SageBlock {
  public:
   Nvfp4Block(const SageInputs& in, const SageKernel& kernel, const SageOptions& options,
              const SageVariant& variant, const SageOperands& operands, const AttentionRows& rows,
              std::span<float> o)
-      : shape_(in.shape),
-        kernel_(kernel),
-        options_(options),
-        variant_(variant),
-        q_(operands.q[static_cast<std::size_t>(rows.head % in.shape.group)]),
-        k_(operands.k),
-        v_(operands.v),
+      : SageBlock(in, kernel, options, variant, operands, rows, o),
         added_(operands.added[static_cast<std::size_t>(rows.head % in.shape.group)]),
-        begin_(rows.begin),
-        rows_(rows.end - rows.begin),
-        scale_(static_cast<float>(static_cast<double>(scale_of_softmax(in, options)) *
-                                  std::numbers::log2e)),
+        scale_(static_cast<float>(
+            static_cast<double>(softmax_scale(options.softmax_scale, in.shape.d)) *
+            std::numbers::log2e)),
         offset_(variant.plain_p ? 0.0F : kNvfp4Offset),
-        o_(o),
         maximum_(static_cast<std::size_t>(rows_), kUnseen),
         sums_(static_cast<std::size_t>(rows_), 0.0F) {}
 
   void run() {
     const std::int64_t last = std::min(begin_ / kPadding * kPadding + kPadding, shape_.m);
     const std::int64_t seen = options_.causal ? last : shape_.n;
-    for (std::int64_t t = (seen + kPadding - 1) / kPadding - 1; t >= 0; --t) add_tile(t * kPadding);
+    for (std::int64_t t = ceil_divide(seen, kPadding) - 1; t >= 0; --t) add_tile(t * kPadding);
     const auto width = static_cast<std::size_t>(shape_.d_v);
     for (std::size_t row = 0; row < sums_.size(); ++row) {
       const float inverse = sums_[row] == 0.0F ? 0.0F : 1.0F / sums_[row];
@@ -557,19 +555,9 @@ class Nvfp4Block {
     }
   }
 
-  const AttentionShape& shape_;
-  const SageKernel& kernel_;
-  const SageOptions& options_;
-  const SageVariant& variant_;
-  const SageCodes& q_;
-  const SageCodes& k_;
-  const SageCodes& v_;
   const std::vector<float>& added_;
-  std::int64_t begin_;
-  std::int64_t rows_;
-  float scale_;   // of the softmax, to base 2
-  float offset_;  // log2 of 1 over P's factor
-  std::span<float> o_;
+  float scale_;                 // of the softmax, to base 2
+  float offset_;                // log2 of 1 over P's factor
   std::vector<float> maximum_;  // of each row, in units of S
   std::vector<float> sums_;
   std::vector<float> alphas_;
@@ -602,6 +590,46 @@ void validate(const SageInputs& in, const SageKernel& kernel, const SageOptions&
           format(o.input).name);
   require(std::isfinite(o.softmax_scale) && o.softmax_scale >= 0.0F, "softmax_scale",
           "a finite number >= 0", fmt::format("{}", o.softmax_scale));
+}
+
+/// The codes of valid inputs.
+SageOperands operands_of(const SageInputs& inputs, const SageKernel& kernel,
+                         const SageOptions& options, std::int64_t kv_head,
+                         const SageVariant& variant) {
+  const FloatEnvironment environment;
+  return kernel.nvfp4 ? quantize_nvfp4(inputs, options, kv_head, variant)
+                      : quantize_int8(inputs, kernel, options, kv_head, variant);
+}
+
+/// O of some rows of valid inputs.
+std::vector<float> rows_of(const SageInputs& inputs, const SageKernel& kernel,
+                           const SageOptions& options, const SageVariant& variant,
+                           std::span<const AttentionRows> rows) {
+  const FloatEnvironment environment;
+  const AttentionShape& s = inputs.shape;
+  std::vector<std::optional<SageOperands>> operands(static_cast<std::size_t>(s.heads / s.group));
+  std::vector<std::int64_t> first{0};
+  for (const AttentionRows& part : rows) {
+    first.push_back(first.back() + (part.end - part.begin) * s.d_v);
+    operands[static_cast<std::size_t>(part.head / s.group)].emplace();
+  }
+  const int threads = team_size(options.threads);
+  parallel_for(std::ssize(operands), threads, [&](std::int64_t i) {
+    std::optional<SageOperands>& own = operands[static_cast<std::size_t>(i)];
+    if (own) own = operands_of(inputs, kernel, options, i, variant);
+  });
+  std::vector<float> o(static_cast<std::size_t>(first.back()), 0.0F);
+  parallel_for(std::ssize(rows), threads, [&](std::int64_t i) {
+    const auto at = static_cast<std::size_t>(i);
+    const SageOperands& own = *operands[static_cast<std::size_t>(rows[at].head / s.group)];
+    const auto part = std::span(o).subspan(static_cast<std::size_t>(first[at]),
+                                           static_cast<std::size_t>(first[at + 1] - first[at]));
+    if (kernel.nvfp4)
+      Nvfp4Block(inputs, kernel, options, variant, own, rows[at], part).run();
+    else
+      Int8Block(inputs, kernel, options, variant, own, rows[at], part).run();
+  });
+  return o;
 }
 
 }  // namespace
@@ -641,50 +669,24 @@ const SageKernel& find_sage_kernel(std::string_view name) {
 SageOperands quantize_sage(const SageInputs& inputs, const SageKernel& kernel,
                            const SageOptions& options, std::int64_t kv_head,
                            const SageVariant& variant) {
-  const FloatEnvironment environment;
   validate(inputs, kernel, options);
   const std::int64_t kv_heads = inputs.shape.heads / inputs.shape.group;
   require(kv_head >= 0 && kv_head < kv_heads, "kv_head", fmt::format("0 to {}", kv_heads - 1),
           fmt::format("{}", kv_head));
-  return kernel.nvfp4 ? quantize_nvfp4(inputs, options, kv_head, variant)
-                      : quantize_int8(inputs, kernel, options, kv_head, variant);
+  return operands_of(inputs, kernel, options, kv_head, variant);
 }
 
 std::vector<float> sage_rows(const SageInputs& inputs, const SageKernel& kernel,
                              const SageOptions& options, const SageVariant& variant,
                              std::span<const AttentionRows> rows) {
-  const FloatEnvironment environment;
   validate(inputs, kernel, options);
-  const AttentionShape& s = inputs.shape;
-  std::vector<std::optional<SageOperands>> operands(static_cast<std::size_t>(s.heads / s.group));
-  std::vector<std::int64_t> first{0};
-  for (const AttentionRows& part : rows) {
-    first.push_back(first.back() + (part.end - part.begin) * s.d_v);
-    operands[static_cast<std::size_t>(part.head / s.group)].emplace();
-  }
-  const int threads = team_size(options.threads);
-  parallel_for(std::ssize(operands), threads, [&](std::int64_t i) {
-    std::optional<SageOperands>& own = operands[static_cast<std::size_t>(i)];
-    if (own) own = quantize_sage(inputs, kernel, options, i, variant);
-  });
-  std::vector<float> o(static_cast<std::size_t>(first.back()), 0.0F);
-  parallel_for(std::ssize(rows), threads, [&](std::int64_t i) {
-    const auto at = static_cast<std::size_t>(i);
-    const SageOperands& own = *operands[static_cast<std::size_t>(rows[at].head / s.group)];
-    const auto part = std::span(o).subspan(static_cast<std::size_t>(first[at]),
-                                           static_cast<std::size_t>(first[at + 1] - first[at]));
-    if (kernel.nvfp4)
-      Nvfp4Block(inputs, kernel, options, variant, own, rows[at], part).run();
-    else
-      Int8Block(inputs, kernel, options, variant, own, rows[at], part).run();
-  });
-  return o;
+  return rows_of(inputs, kernel, options, variant, rows);
 }
 
 std::vector<float> sage_attention(const SageInputs& inputs, const SageKernel& kernel,
                                   const SageOptions& options, const SageVariant& variant) {
   validate(inputs, kernel, options);
-  return sage_rows(inputs, kernel, options, variant, attention_blocks(inputs.shape, kernel.q_tile));
+  return rows_of(inputs, kernel, options, variant, attention_blocks(inputs.shape, kernel.q_tile));
 }
 
 std::vector<double> sage_reference(const SageInputs& inputs, const SageOptions& options) {

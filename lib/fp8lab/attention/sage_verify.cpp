@@ -166,27 +166,13 @@ std::vector<AttentionRows> wrong_parts(const OutputJudge& judge) {
 std::vector<const SageMistake*> promising(const SageInputs& inputs, const OutputJudge& judge,
                                           const std::vector<SageMistake>& mistakes) {
   const std::vector<AttentionRows> parts = wrong_parts(judge);
-  std::vector<float> golden;
-  for (const AttentionRows& part : parts) {
-    const auto first =
-        judge.golden().begin() + (part.head * judge.shape().m + part.begin) * judge.shape().d_v;
-    golden.insert(golden.end(), first, first + (part.end - part.begin) * judge.shape().d_v);
-  }
-  const OutputFit of_golden = judge.fit({parts, std::move(golden)});
-  std::vector<std::pair<OutputFit, std::size_t>> fits;
-  for (std::size_t i = 0; i < mistakes.size(); ++i) {
-    const SageMistake& m = mistakes[i];
-    const OutputFit fit = judge.fit(
-        {parts, judge.rounded(sage_rows(inputs, *m.kernel, m.options, m.variant, parts))});
-    if (judge.worth_trying(fit, of_golden)) fits.emplace_back(fit, i);
-  }
-  std::ranges::stable_sort(fits, {}, [](const auto& one) {
-    return std::pair(-one.first.explained, one.first.distance);
-  });
-  if (fits.size() > kMostTriedInFull) fits.resize(kMostTriedInFull);
-  std::ranges::sort(fits, {}, [](const auto& one) { return one.second; });
+  std::vector<OutputFit> fits;
+  for (const SageMistake& m : mistakes)
+    fits.push_back(judge.fit(
+        {parts, judge.rounded(sage_rows(inputs, *m.kernel, m.options, m.variant, parts))}));
   std::vector<const SageMistake*> found;
-  for (const auto& [fit, i] : fits) found.push_back(&mistakes[i]);
+  for (const std::size_t i : judge.promising(fits, judge.golden_fit(parts), kMostTriedInFull))
+    found.push_back(&mistakes[i]);
   return found;
 }
 

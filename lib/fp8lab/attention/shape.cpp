@@ -144,10 +144,13 @@ float scale_of(const AttentionOperand& operand, std::int64_t head) {
                                         : operand.inverse_scales[static_cast<std::size_t>(head)];
 }
 
-float softmax_scale(const AttentionInputs& inputs, const AttentionOptions& options) {
+float softmax_scale(float given, std::int64_t d) {
   const FloatEnvironment environment;
-  if (options.softmax_scale > 0.0F) return options.softmax_scale;
-  return static_cast<float>(1.0 / std::sqrt(static_cast<double>(inputs.q.columns)));
+  return given > 0.0F ? given : static_cast<float>(1.0 / std::sqrt(static_cast<double>(d)));
+}
+
+float softmax_scale(const AttentionInputs& inputs, const AttentionOptions& options) {
+  return softmax_scale(options.softmax_scale, inputs.q.columns);
 }
 
 float soft_cap_scale(const AttentionInputs& inputs, const AttentionOptions& options,

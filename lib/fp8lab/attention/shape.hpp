@@ -51,6 +51,8 @@ float scale_log2(const AttentionInputs& inputs, const AttentionOptions& options,
 
 /// `AttentionOptions::softmax_scale`, or 1 / sqrt(d) if that is 0.
 float softmax_scale(const AttentionInputs& inputs, const AttentionOptions& options);
+/// `given` if it is above 0, else 1 / sqrt(d), rounded once.
+float softmax_scale(float given, std::int64_t d);
 
 /// The instruction `model`, or one of the same unit, that reads `a` and `b`. None: there is none.
 std::optional<std::string> instruction_for(const std::string& model, FormatId a, FormatId b);

@@ -102,13 +102,7 @@ class Explanation {
   void run(AttentionVerdict& verdict) {
     all_ = attention_blocks(judge_.shape(), options_.q_tile);
     sample_ = sample_of(judge_, options_);
-    std::vector<float> golden;
-    for (const AttentionRows& part : sample_) {
-      const auto first = judge_.golden().begin() +
-                         (part.head * judge_.shape().m + part.begin) * judge_.shape().d_v;
-      golden.insert(golden.end(), first, first + (part.end - part.begin) * judge_.shape().d_v);
-    }
-    golden_of_sample_ = judge_.fit({sample_, std::move(golden)});
+    golden_of_sample_ = judge_.golden_fit(sample_);
     for (const OutputMistake& mistake : output_mistakes(judge_))
       consider(mistake.name, mistake.text, {all_, mistake.outputs()}, mistake.fitted);
     // Outputs that were not written say nothing of what was computed.
@@ -145,14 +139,8 @@ class Explanation {
       const auto at = static_cast<std::size_t>(i);
       fits[at] = judge_.fit(outputs_of(all[first + at], sample_, judge_, 1));
     });
-    std::vector<std::size_t> order;
-    for (std::size_t i = 0; i < fits.size(); ++i)
-      if (judge_.worth_trying(fits[i], golden_of_sample_)) order.push_back(i);
-    std::ranges::stable_sort(
-        order, {}, [&](std::size_t i) { return std::pair(-fits[i].explained, fits[i].distance); });
-    if (order.size() > kMostInFull) order.resize(kMostInFull);
-    std::ranges::sort(order);  // simpler ones first
-    for (const std::size_t i : order) {
+    // In their order, so that simpler ones come first.
+    for (const std::size_t i : judge_.promising(fits, golden_of_sample_, kMostInFull)) {
       const AttentionMistake& mistake = all[first + i];
       consider(mistake.name, mistake.text, outputs_of(mistake, all_, judge_, threads_of(options_)));
     }

@@ -2,10 +2,8 @@
 
 #include <algorithm>
 #include <array>
-#include <bit>
 #include <cmath>
 #include <cstddef>
-#include <cstdint>
 #include <limits>
 
 #include "fp8lab/attention/shape.hpp"
@@ -14,6 +12,7 @@
 #include "fp8lab/core/float_environment.hpp"
 #include "fp8lab/core/parallel.hpp"
 #include "fp8lab/product/product.hpp"
+#include "fp8lab/scaling/scale_rule.hpp"
 #include "fp8lab/verify/gates.hpp"
 
 namespace fp8lab {
@@ -51,13 +50,7 @@ std::vector<Tolerance> all_tolerances(FormatId output) {
   return found;
 }
 
-/// To BF16, to nearest even.
-float to_bf16(double value) {
-  const auto bits = std::bit_cast<std::uint32_t>(static_cast<float>(value));
-  if (!std::isfinite(value)) return static_cast<float>(value);
-  const std::uint32_t half = 0x7FFFU + ((bits >> 16) & 1U);
-  return std::bit_cast<float>((bits + half) & 0xFFFF0000U);
-}
+float to_bf16(double value) { return rounded_to_bf16(static_cast<float>(value)); }
 
 float product_in_bf16(float a, float b) {
   return to_bf16(static_cast<double>(a) * static_cast<double>(b));
