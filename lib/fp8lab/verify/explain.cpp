@@ -126,14 +126,10 @@ void diagnose_what_counts(const Product& product, std::span<const std::byte> gol
   if (options.check.kind != Check::Kind::budget) {
     const DiagnosisOptions how{.golden = golden, .more = more, .threads = options.threads};
     report.diagnosis = diagnose(product, got, mismatches, how);
-    const bool by_regions = std::ranges::any_of(report.regions, [](const Region& region) {
-      return region.content != RegionContent::other ||
-             (region.diagnosis && !region.diagnosis->causes.empty());
-    });
     if (!says_little(*report.diagnosis)) return;
     if (std::optional<Diagnosis> found = diagnosis_of_regions(report))
       report.diagnosis = std::move(found);
-    else if (!by_regions)
+    else if (std::ranges::none_of(report.regions, says_why))
       diagnose_lines(product, got, WrongElements(product.output.format, golden, got), how, report);
   } else if (!report.budget->outside.empty()) {
     report.diagnosis =

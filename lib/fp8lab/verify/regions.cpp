@@ -323,6 +323,11 @@ bool unrelated(FormatId id, std::span<const std::byte> golden, std::span<const s
          correlation_of_lines(pairs.of_columns) < kCorrelatedInLines;
 }
 
+bool says_why(const Region& region) {
+  return region.content != RegionContent::other ||
+         (region.diagnosis && !region.diagnosis->causes.empty());
+}
+
 std::string place_of(const Region& region) {
   return fmt::format("{}, {}", range("row", region.row, region.rows),
                      range("column", region.column, region.columns));

@@ -80,6 +80,9 @@ std::vector<Region> find_regions(FormatId format, std::span<const std::byte> gol
 bool unrelated(FormatId format, std::span<const std::byte> golden, std::span<const std::byte> got,
                std::int64_t columns, const Region& region);
 
+/// Whether its content, or a cause, says what is wrong in it.
+bool says_why(const Region& region);
+
 /// `rows 16-31, columns 0-63`.
 std::string place_of(const Region& region);
 

@@ -250,10 +250,7 @@ std::string why_text(const VerifyReport& r) {
     text +=
         fmt::format("       and {} more that explain equally many\n", d.causes.size() - kCauses);
   if (!d.causes.empty()) return text;
-  const bool in_regions = std::ranges::any_of(r.regions, [](const Region& region) {
-    return region.content != RegionContent::other ||
-           (region.diagnosis && !region.diagnosis->causes.empty());
-  });
+  const bool in_regions = std::ranges::any_of(r.regions, says_why);
   text = fmt::format("cause: none of {} known mistakes explains {}\n", d.tried,
                      in_regions ? "all of it; the regions say more" : "it");
   for (std::size_t i = 0; i < std::min(kMeasured, d.measured.size()); ++i) {
