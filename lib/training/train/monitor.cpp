@@ -19,8 +19,9 @@ constexpr std::array<std::string_view, 6> kWarningNames{"not finite", "overflow"
                                                         "amax jump",  "amax limit", "zeros"};
 constexpr std::array<std::string_view, 2> kOptionNames{"default", "guide"};
 
-double zero_percent_of(std::size_t zeros, std::size_t all) {
-  return all == 0 ? 0.0 : 100.0 * static_cast<double>(zeros) / static_cast<double>(all);
+double zero_percent_of(std::span<const float> values) {
+  const auto zeros = static_cast<double>(std::count(values.begin(), values.end(), 0.0F));
+  return values.empty() ? 0.0 : 100.0 * zeros / static_cast<double>(values.size());
 }
 
 }  // namespace
@@ -46,6 +47,13 @@ void TrainingMonitor::warn(std::string_view name, WarningKind kind, double value
   if (value > threshold) warnings_.push_back({step_, std::string(name), kind, value, threshold});
 }
 
+void TrainingMonitor::warn_of_zeros(std::string_view name, std::span<const float> values,
+                                    double more_percent) {
+  // No share is above all of a tensor: it is not counted then.
+  if (options_.zero_percent < 100.0)
+    warn(name, WarningKind::zeros, zero_percent_of(values) + more_percent, options_.zero_percent);
+}
+
 TensorRecord& TrainingMonitor::note(std::string_view name, std::span<const float> values) {
   TensorRecord& record = tensors_[std::string(name)];
   record.amax = amax(values, true);
@@ -65,8 +73,7 @@ TensorRecord& TrainingMonitor::note(std::string_view name, std::span<const float
 void TrainingMonitor::observe(std::string_view name, std::span<const float> values) {
   TensorRecord& record = note(name, values);
   record.cast = false;
-  const auto zeros = static_cast<std::size_t>(std::count(values.begin(), values.end(), 0.0F));
-  warn(name, WarningKind::zeros, zero_percent_of(zeros, values.size()), options_.zero_percent);
+  warn_of_zeros(name, values, 0.0);
   write(name, record);
 }
 
@@ -78,10 +85,7 @@ void TrainingMonitor::observe(std::string_view name, const FloatMatrix& x,
   record.statistics = statistics;
   warn(name, WarningKind::overflow, statistics.overflow_percent, options_.overflow_percent);
   warn(name, WarningKind::underflow, statistics.underflow_percent, options_.underflow_percent);
-  const auto zeros = static_cast<std::size_t>(std::count(x.values.begin(), x.values.end(), 0.0F));
-  warn(name, WarningKind::zeros,
-       zero_percent_of(zeros, x.values.size()) + statistics.underflow_percent,
-       options_.zero_percent);
+  warn_of_zeros(name, x.values, statistics.underflow_percent);
   write(name, record);
 }
 

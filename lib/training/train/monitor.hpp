@@ -90,6 +90,8 @@ class TrainingMonitor {
  private:
   TensorRecord& note(std::string_view name, std::span<const float> values);
   void warn(std::string_view name, WarningKind kind, double value, double threshold);
+  /// Of the zeros among values, and the share that becomes zero in the cast.
+  void warn_of_zeros(std::string_view name, std::span<const float> values, double more_percent);
   void write(std::string_view name, const TensorRecord& record);
 
   MonitorOptions options_;
