@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <array>
 
+#include "fp8lab/core/ceil_divide.hpp"
 #include "fp8lab/core/error.hpp"
 #include "fp8lab/core/names.hpp"
 #include "fp8lab/formats/format.hpp"
@@ -69,17 +70,14 @@ WeightNames weight_names(const Layout& layout, const WeightScheme& scheme) {
 
 std::vector<std::int64_t> scale_shape(const Layout& layout, const WeightScheme& scheme,
                                       std::int64_t rows, std::int64_t k) {
-  const auto blocks = [](std::int64_t size, std::int64_t block) {
-    return (size + block - 1) / block;
-  };
   if (scheme.tiles == WeightTiles::group) {
-    const std::int64_t columns = blocks(k, scheme.k_block);
+    const std::int64_t columns = ceil_divide(k, scheme.k_block);
     if (layout.for_tensor_cores) return blocked_shape(rows, columns);
     return {rows, columns};
   }
   if (scheme.tiles == WeightTiles::block) {
-    const std::int64_t down = blocks(rows, scheme.row_block);
-    const std::int64_t across = blocks(k, scheme.k_block);
+    const std::int64_t down = ceil_divide(rows, scheme.row_block);
+    const std::int64_t across = ceil_divide(k, scheme.k_block);
     if (layout.spreads_blocks) return {down, 1, across, 1};
     return {down, across};
   }

@@ -267,10 +267,6 @@ class CompressedTensors final : public LayoutFamily {
     return compressed_tensors(schemes, kept);
   }
 
-  /// The configuration describes the inputs of every group, so that any fit.
-  void require_input(const WeightScheme& /*scheme*/,
-                     const std::string& /*argument*/) const override {}
-
   [[nodiscard]] std::string shape_fault(const Layout& layout, const WeightScheme& scheme,
                                         std::int64_t rows, std::int64_t k) const override {
     if (scheme.tiles == WeightTiles::block && k % scheme.k_block != 0)

@@ -46,6 +46,10 @@ std::vector<StoredNames> all_names() {
 
 }  // namespace
 
+bool is_of_experts(const TensorSpec& tensor) {
+  return tensor.name.find(".experts.") != std::string::npos;
+}
+
 std::span<const LayoutFamily* const> layout_families() {
   static const std::vector<const LayoutFamily*> kFamilies{&compressed_tensors_family(),
                                                           &modelopt_family(),

@@ -74,7 +74,8 @@ class LayoutFamily {
   /// What the loader is told of a preset beyond formats and tiles.
   virtual void complete(const Preset& preset, WeightScheme& scheme) const;
   /// Throws `Error`, about `argument`, for inputs of weights with plain scales that loaders cast
-  /// in another way than the scheme says.
+  /// in another way than the scheme says. By default any fit, as where the configuration describes
+  /// the inputs too.
   virtual void require_input(const WeightScheme& scheme, const std::string& argument) const;
   /// Why a loader would misread a weight of this size; empty where it does not.
   [[nodiscard]] virtual std::string shape_fault(const Layout& layout, const WeightScheme& scheme,
@@ -85,6 +86,9 @@ class LayoutFamily {
                                              const WeightScheme& scheme,
                                              const TensorSpec& tensor) const;
 };
+
+/// Whether a tensor is one expert's, or those of all.
+bool is_of_experts(const TensorSpec& tensor);
 
 /// All families, in the order of lists.
 std::span<const LayoutFamily* const> layout_families();

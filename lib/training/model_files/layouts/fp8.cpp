@@ -175,7 +175,7 @@ bool is_fused_expert(const Layout& layout, const WeightScheme& scheme, const Ten
   const bool has_blocks = (layout.name == "hf-fp8" || layout.name == "deepseek") &&
                           scheme.tiles == WeightTiles::block && scheme.row_block == scheme.k_block;
   return has_blocks && tensor.shape.size() == 3 && tensor.name.ends_with("_proj") &&
-         tensor.name.find(".experts.") != std::string::npos;
+         is_of_experts(tensor);
 }
 
 /// Experts [experts, n, k] whose blocks have a scale. Blocks are square, so that it does not matter
@@ -251,9 +251,8 @@ class Fp8 final : public LayoutFamily {
                                      const TensorSpec& tensor) const override {
     if (is_fused_expert(layout, scheme, tensor)) return decide_fused(rule, layout, scheme, tensor);
     LayerDecision decision = LayoutFamily::decide(rule, layout, scheme, tensor);
-    const bool is_expert = tensor.name.find(".experts.") != std::string::npos;
     if (decision.converts && layout.blocks_are_e8m0 && scheme.tiles == WeightTiles::group &&
-        !is_expert)
+        !is_of_experts(tensor))
       return {false, fmt::format("not an expert, and {} has FP4 for experts alone", layout.name)};
     return decision;
   }

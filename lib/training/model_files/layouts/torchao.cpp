@@ -267,8 +267,7 @@ class Torchao final : public LayoutFamily {
                                      const WeightScheme& scheme,
                                      const TensorSpec& tensor) const override {
     LayerDecision decision = LayoutFamily::decide(rule, layout, scheme, tensor);
-    const bool is_expert = tensor.name.find(".experts.") != std::string::npos;
-    if (decision.converts && is_expert)
+    if (decision.converts && is_of_experts(tensor))
       return {false, "an expert, which torchao's loaders take in floats"};
     return decision;
   }
