@@ -297,22 +297,12 @@ std::vector<bool> gates_of(const AttnArguments& options, const AttentionInputs& 
   return gates.pass(gates.compare(got));
 }
 
-void print_gates(const std::vector<bool>& passes) {
-  if (passes.empty()) return;
-  fmt::print("shipped gates on this output:\n");
-  for (std::size_t i = 0; i < passes.size(); ++i) {
-    const AttentionGateText& gate = attention_gate_texts()[i];
-    say("  {:<21} {:<6} {} ({})\n", gate.name, passes[i] ? "passes" : "fails", gate.text,
-        gate.source);
-  }
-}
-
 /// Prints what a check found. Returns an exit code.
 int print_verdict(const AttnArguments& options, const AttentionVerdict& verdict,
                   const std::vector<bool>& gates, const NonFiniteReport& non_finite) {
   if (!options.json) {
     fmt::print("{}", verdict.text());
-    print_gates(gates);
+    if (!gates.empty()) say_gates(attention_gate_texts(), gates);
     return verdict.pass ? kPass : kMismatch;
   }
   nlohmann::json causes = nlohmann::json::array();

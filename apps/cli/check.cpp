@@ -11,10 +11,9 @@
 #include "command.hpp"
 #include "fp8lab/core/counted.hpp"
 #include "fp8lab/core/json_text.hpp"
-#include "fp8lab/io/files.hpp"
 #include "json_number.hpp"
-#include "lab/experiment/result_files.hpp"
 #include "option_text.hpp"
+#include "result_folder.hpp"
 #include "say.hpp"
 #include "training/model_files/check_model.hpp"
 
@@ -131,16 +130,13 @@ void write_folder(const CheckedModel& model, const CheckArguments& options,
   std::string toml = fmt::format("model = {}\n", json_text(nlohmann::json(options.folder)));
   if (!options.original.empty())
     toml += fmt::format("original = {}\n", json_text(nlohmann::json(options.original)));
-  RunRecord record{.experiment = "check",
-                   .question = "What is wrong with this quantized model?",
-                   .parameters = Parameters::from_toml(toml, false),
-                   .command = command,
-                   .started = started,
-                   .duration_seconds = took.count()};
-  make_writable_folder(options.out);
-  const WrittenRun run = write_results(results_of(model), record, options.out, Plots::draw);
-  say(stderr, "fp8lab: {} files in {}{}{}\n", run.files.size(), run.folder.string(),
-      run.plots_note.empty() ? "" : "; ", run.plots_note);
+  const RunRecord record{.experiment = "check",
+                         .question = "What is wrong with this quantized model?",
+                         .parameters = Parameters::from_toml(toml, false),
+                         .command = command,
+                         .started = started,
+                         .duration_seconds = took.count()};
+  write_result_folder(results_of(model), record, options.out);
 }
 
 int run(const CheckArguments& options, const std::string& command) {

@@ -6,6 +6,8 @@
 #include <cstdio>
 #include <string_view>
 #include <type_traits>
+#include <utility>
+#include <vector>
 
 #include "fp8lab/core/printable.hpp"
 
@@ -34,6 +36,15 @@ void say(std::FILE* file, fmt::format_string<Said<Arguments>...> format,
 template <class... Arguments>
 void say(fmt::format_string<Said<Arguments>...> format, const Arguments&... arguments) {
   say(stdout, format, arguments...);
+}
+
+/// What each gate of a list, with its name, text and source, says of an output.
+template <class Gates>
+void say_gates(const Gates& gates, const std::vector<bool>& passes) {
+  say("shipped gates on this output:\n");
+  for (std::size_t i = 0; i < passes.size(); ++i)
+    say("  {:<21} {:<6} {} ({})\n", gates[i].name, passes[i] ? "passes" : "fails", gates[i].text,
+        gates[i].source);
 }
 
 }  // namespace fp8lab::cli

@@ -19,13 +19,13 @@
 #include "fp8lab/verify/gates.hpp"
 #include "grouped.hpp"
 #include "ignored_options.hpp"
-#include "lab/experiment/result_files.hpp"
 #include "lab/plots/draw.hpp"
 #include "lab/plots/plot_json.hpp"
 #include "non_finite.hpp"
 #include "operands.hpp"
 #include "option_text.hpp"
 #include "progress_line.hpp"
+#include "result_folder.hpp"
 #include "say.hpp"
 #include "verify_json.hpp"
 #include "verify_results.hpp"
@@ -182,26 +182,14 @@ Parameters parameters_of(const VerifyReport& report, const VerifyArguments& opti
 void write_folder(const VerifyReport& report, const VerifyArguments& options,
                   const std::string& command, std::chrono::system_clock::time_point started) {
   const std::chrono::duration<double> took = std::chrono::system_clock::now() - started;
-  RunRecord record{.experiment = "verify",
-                   .question = "Is this output right, and could the test have failed?",
-                   .parameters = parameters_of(report, options),
-                   .threads = options.operands.threads,
-                   .command = command,
-                   .started = started,
-                   .duration_seconds = took.count()};
-  make_writable_folder(options.out);
-  const WrittenRun run = write_results(results_of(report), record, options.out, Plots::draw);
-  say(stderr, "fp8lab: {} files in {}{}{}\n", run.files.size(), run.folder.string(),
-      run.plots_note.empty() ? "" : "; ", run.plots_note);
-}
-
-void print_gates(const VerifyReport& report) {
-  fmt::print("shipped gates on this output:\n");
-  for (std::size_t i = 0; i < report.gates.size(); ++i) {
-    const Gate& gate = gates()[i];
-    say("  {:<21} {:<6} {} ({})\n", gate.name, report.gates[i] ? "passes" : "fails", gate.text,
-        gate.source);
-  }
+  const RunRecord record{.experiment = "verify",
+                         .question = "Is this output right, and could the test have failed?",
+                         .parameters = parameters_of(report, options),
+                         .threads = options.operands.threads,
+                         .command = command,
+                         .started = started,
+                         .duration_seconds = took.count()};
+  write_result_folder(results_of(report), record, options.out);
 }
 
 /// An option of a command with another value, in place of the one that it has.
@@ -300,7 +288,7 @@ int run(const VerifyArguments& options, const std::string& command) {
   } else {
     fmt::print("{}",
                options.details ? describe(report) : summary(report, next_command(report, command)));
-    if (options.gates) print_gates(report);
+    if (options.gates) say_gates(gates(), report.gates);
     if (options.fault_matrix) fmt::print("{}", describe_faults(*report.power));
   }
   warn_of_non_finite(report.non_finite);
