@@ -159,20 +159,24 @@ class _Products(TorchFunctionMode):
             return func(input, mat2, **more)
         if mat2.dim() == 2:
             return product(found, input, mat2.t())
-        rows = input.shape[-2]
-        groups = input.expand(mat2.shape[0], *input.shape[-2:]).flatten(0, 1)
-        ends = [rows * (group + 1) for group in range(mat2.shape[0])]
-        return self._groups(found, groups, mat2, ends).reshape(mat2.shape[0], rows, mat2.shape[2])
+        return self._batches(found, input, mat2)
 
     def _grouped(
         self, func: Any, input: Tensor, mat2: Tensor, offs: Tensor | None = None, **more: Any
     ) -> Tensor:
         found = self._find(mat2)
-        if found is None or offs is None:
+        if found is None:
             return func(input, mat2, offs=offs, **more)
-        y = self._groups(found, input, mat2, offs.tolist())
+        y = self._batches(found, input, mat2) if offs is None else self._groups(found, input, mat2, offs.tolist())
         bias, dtype = more.get("bias"), more.get("out_dtype")
         return (y if bias is None else y + bias).to(dtype or y.dtype)
+
+    def _batches(self, found: tuple[nn.ModuleList, int], input: Tensor, mat2: Tensor) -> Tensor:
+        """Each matrix of input [groups, rows, k], or the only one, times that of mat2 [groups, k, n]."""
+        groups, rows = mat2.shape[0], input.shape[-2]
+        x = input.expand(groups, *input.shape[-2:]).flatten(0, 1)
+        ends = [rows * (group + 1) for group in range(groups)]
+        return self._groups(found, x, mat2, ends).reshape(groups, rows, mat2.shape[2])
 
     def _groups(
         self, found: tuple[nn.ModuleList, int], x: Tensor, weight: Tensor, ends: list[int]
