@@ -34,6 +34,20 @@ def test_forward_is_the_library_s_and_backward_torch_s(causal, dtype):
         assert error < (0.003 if name == "v" else 0.15), (name, float(error))
 
 
+@pytest.mark.parametrize("argument", [
+    {}, {"scale": 0.3}, {"is_causal": True}, {"model": "sm89.mma.e4m3"}, {"kv_cache": "e4m3.tensor"}, {"kv_cache": "nvfp4"},
+])  # fmt: skip
+def test_each_argument_counts_over_several_tiles_of_keys(argument):
+    """Sums over three tiles show what goes from one to the next; a scale of a cache's tensor is one for the batch."""
+    q, k, v = (x.detach() for x in operands(300 if "is_causal" in argument else 130, 300))
+    o = fp8lab.torch.sdpa(q, k, v, **argument)
+    names = {"scale": ("softmax_scale",), "is_causal": ("causal",), "model": ("qk_model", "pv_model")}
+    options = {name: value for given, value in argument.items() for name in names.get(given, (given,))}
+    expected = fp8lab.attention(*(x.flatten(0, 1).numpy() for x in (q, k, v)), **options)
+    assert_same_bits(o.flatten(0, 1), torch.from_numpy(expected.o))
+    assert not argument or not torch.equal(o, fp8lab.torch.sdpa(q, k, v))
+
+
 def test_operators_pass_opcheck():
     q, k, v = operands(16, 24)
     torch.library.opcheck(torch.ops.fp8lab.attention.default, (q, k, v, 0.0, False, "sm90.wgmma.e4m3", "e4m3.head"))
