@@ -13,6 +13,7 @@ from torch.nn import functional as F
 import fp8lab
 import fp8lab.torch
 from fp8lab.torch import HighPrecisionWarning
+from fp8lab.torch._products import GROUPED
 
 transformers = pytest.importorskip("transformers")
 
@@ -290,6 +291,29 @@ def test_a_product_of_stacked_weights_is_one_of_each(shape):
         assert_same_bits(y[group], nn.Sequential(*layers)(x.expand(2, *x.shape[-2:])[group]), f"group {group}")
 
 
+@pytest.mark.skipif(not GROUPED, reason="torch has no grouped_mm")
+@pytest.mark.parametrize("name", sorted(function.__name__ for function in GROUPED))
+def test_grouped_mm_without_ends_runs_batches_in_fp8(name):
+    class GroupedExperts(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.up = nn.Parameter(log_normal(2, 32, 48).to(torch.bfloat16))
+
+        def forward(self, x, other=None):
+            grouped_mm = next(one for one in GROUPED if one.__name__ == name)
+            return grouped_mm(x, self.up) if other is None else grouped_mm(grouped_mm(x, self.up), other)
+
+    experts = fp8lab.torch.convert(GroupedExperts())
+    x = log_normal(2, 16, 32, seed=1).to(torch.bfloat16)
+    y = experts(x)
+    for group in range(2):
+        layer = fp8lab.torch.Fp8Linear(32, 48, False, dtype=torch.bfloat16)
+        layer.weight.data.copy_(experts.up[group].t())
+        assert_same_bits(y[group], layer(x[group]), f"group {group}")
+    plain = log_normal(2, 48, 16, seed=2).to(torch.bfloat16)  # no weight of the module
+    assert_same_bits(experts(x, plain), torch.bmm(y, plain))
+
+
 def test_subclasses_of_linear():
     falcon = transformers.FalconForCausalLM(
         transformers.FalconConfig(vocab_size=48, hidden_size=64, num_hidden_layers=1, num_attention_heads=4)
@@ -396,6 +420,13 @@ def test_autocast_knows_a_weight_by_its_parameter():
             outputs = [F.linear(x, half) for half in fused.chunk(2)]
         for y, twin in zip(outputs, twins):
             assert_same_bits(y, twin(x), f"step {step}")
+    frozen, twin = nn.Linear(32, 32, False).requires_grad_(False), fp8lab.torch.Fp8Linear(32, 32, False, recipe="te-delayed")
+    twin.weight.data.copy_(frozen.weight)
+    for step in range(3):
+        x = log_normal(8, 32, seed=step)
+        with context:
+            y = frozen(x)
+        assert_same_bits(y, twin(x).detach(), f"frozen, step {step}")
     norm = nn.utils.parametrizations.weight_norm(nn.Linear(32, 32))
     with pytest.raises(ValueError, match="weight: expected a parameter or a view of one, since scales of the recipe have a"):
         with fp8lab.torch.autocast("te-delayed"):
