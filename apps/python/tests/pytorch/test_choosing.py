@@ -1,6 +1,8 @@
 """`sensitivity`, `evaluate`, `flops` and histories, against figures made from their definitions."""
 
+import contextlib
 import copy
+import dataclasses
 import json
 
 import numpy as np
@@ -63,6 +65,16 @@ def test_a_cost_that_is_no_number_comes_first():
     assert (first.name, first.recipe) == ("0", "deepseek-v3-first") and np.isnan(first.loss_change)
     changes = [one.loss_change for one in others]
     assert changes == sorted(changes, reverse=True) and len(set(changes)) > 1
+
+
+def test_bytes_are_saved_where_the_weight_s_codes_enter_the_forward_pass():
+    """A product in BF16 reads the weight as it is, whatever the other products read."""
+    recipe, weight = fp8lab.linear_recipe("te-current"), 64 * 96
+    for in_bf16, saved in (("fprop", 0.0), ("dgrad", weight * 3 - 4), ("wgrad", weight * 3 - 4)):
+        product = dataclasses.replace(getattr(recipe, in_bf16), arithmetic="bf16")
+        mixed = dataclasses.replace(recipe, **{in_bf16: product})
+        found = fp8lab.torch.sensitivity(mlp(), [log_normal(16, 64)], [mixed], loss=square, operands=["both"])
+        assert {one.name: one.bytes_saved for one in found.costs}["0"] == saved, in_bf16
 
 
 def test_a_mix_stays_within_its_budget(tmp_path):
@@ -158,6 +170,20 @@ def test_flops_of_a_pass():
     assert grouped.total == grouped.fp8 == 2 * 2 * 5 * 64 * 32
     a, one = torch.ones(16, 32).to(torch.float8_e4m3fn), torch.ones(())
     assert fp8lab.torch.flops(lambda a: fp8lab.torch.scaled_mm(a, a.t(), one, one, out_dtype=torch.float32), a).fp8 == 2 * 16 * 16 * 32
+
+
+@pytest.mark.parametrize("recipe", ["te-delayed", "ms-amp", "inference-static", "quanto", "flax-fp8"])
+def test_histories_of_any_length_are_kept(recipe):
+    """A calibrated scale is a history of one value."""
+    model = fp8lab.torch.convert(mlp(), recipe)
+    with fp8lab.torch.calibrate(model) if recipe in ("inference-static", "quanto") else contextlib.nullcontext():
+        model(log_normal(8, 64))
+    kept = fp8lab.torch.histories(model)
+    assert kept and kept.keys() == model.state_dict().keys() - mlp().state_dict().keys()
+    again = fp8lab.torch.convert(mlp(), recipe)
+    fp8lab.torch.load_histories(again, kept)
+    for name, past in model.state_dict().items():
+        assert_same_bits(again.state_dict()[name], past, name)
 
 
 def test_histories_apart_from_weights():
