@@ -162,6 +162,26 @@ def test_a_layer_on_a_device_has_the_bits_of_the_cpu(device, monkeypatch, name, 
             assert_same_bits(one, other, f"{name} {what}")
 
 
+@pytest.mark.parametrize("rows", [0, 3])
+@pytest.mark.parametrize("name", RECIPES)
+def test_operators_on_a_device_give_what_they_give_on_the_cpu(device, monkeypatch, name, rows):
+    """All their outputs, and their shapes where there is nothing to cast."""
+    plan = plan_of(text_of(fp8lab.linear_recipe(name)))
+    pasts = [plan.casts[role].initial_past() for role in ("weight", "activation", "gradient")]
+
+    def outputs(weight, x, pasts):
+        *codes, new = torch.ops.fp8lab.quantize_weight(weight, pasts[0], text_of(plan.recipe))
+        return *codes, new, *torch.ops.fp8lab.linear(x, weight, None, *codes, *pasts[1:], text_of(plan.recipe))
+
+    given = log_normal(72, 200), log_normal(rows, 200, seed=1), pasts
+    expected = outputs(*given)
+    placed = device.put(given[:2]), device.put(tuple(pasts))
+    with device.running(monkeypatch):
+        got = outputs(*placed[0], placed[1])
+    for i, (mine, theirs) in enumerate(zip(got, expected, strict=True)):
+        assert_same_bits(mine, theirs, f"{name} output {i}")
+
+
 def test_operands_are_read_where_they_lie(device, monkeypatch):
     a = log_normal(16, 64).to(torch.float8_e4m3fn)
     wide = log_normal(128, 80).to(torch.float8_e4m3fn)
