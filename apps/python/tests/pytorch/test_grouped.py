@@ -80,6 +80,8 @@ def test_operators_are_whole():
     text = text_of(fp8lab.linear_recipe("deepgemm"))
     x, weight = log_normal(24, 128).requires_grad_(), log_normal(2, 128, 64, seed=1).requires_grad_()
     torch.library.opcheck(torch.ops.fp8lab.grouped_linear, (x, weight, [9, 24], text))
+    y, *codes = torch.ops.fp8lab.grouped_linear(x, weight, [9, 24], text)
+    assert y.requires_grad and [one.requires_grad for one in codes] == [False] * 4
     product = torch.ops.fp8lab.grouped_linear
     compiled = torch.compile(lambda a, b: product(a, b, [9, 24], text)[0], fullgraph=True, backend="aot_eager")
     assert_same_bits(compiled(x, weight), product(x, weight, [9, 24], text)[0])
