@@ -76,6 +76,15 @@ def test_the_worst_output_comes_first(tmp_path):
     assert results.description["findings"][0].startswith("The output farthest from that of uncast operands: down, ")
 
 
+def test_findings_of_one_layer_alone(tmp_path):
+    statistics = fp8lab.torch.LayerStatistics(None, None, None, 30.0, 0.125)
+    results = fp8lab.results.read(fp8lab.torch.write_statistics({"only": statistics}, tmp_path))
+    assert results.description["findings"] == [
+        "The output farthest from that of uncast operands: only, 30 dB of signal over noise.",
+        "The sums farthest from exact ones: only, 0.125 relative L2.",
+    ]
+
+
 def test_an_output_of_nan_is_the_worst(tmp_path):
     decibels = {"fair": 30.0, "lost": float("nan"), "poor": 3.0}
     statistics = {name: fp8lab.torch.LayerStatistics(None, None, None, db, 0.0) for name, db in decibels.items()}
@@ -212,6 +221,27 @@ def test_the_kill_switch_takes_a_loss_that_is_no_number_as_an_alarm():
     optimizer.step()
     with pytest.raises(fp8lab.torch.RunStopped, match="loss gap is inf nats above the reference at step 0"):
         switch.step(model, float("nan"))
+
+
+def test_the_kill_switch_watches_matrices_of_any_dimension():
+    """By its definition: all weights of two dimensions or more but embeddings, also experts and convolutions."""
+    model = nn.Module()
+    model.experts = nn.Parameter(log_normal(3, 4, 5))
+    model.conv, model.linear = nn.Conv2d(2, 3, 3), nn.Linear(4, 6)
+    model.embedding = nn.Embedding(8, 4)
+    watched = [model.experts, model.conv.weight, model.linear.weight]
+    others = [model.conv.bias, model.linear.bias, model.embedding.weight]
+    for largest in watched:
+        for i, p in enumerate((*watched, *others)):
+            p.grad = log_normal(*p.shape, seed=i, spread=0.1) * (1e-3 if any(p is one for one in watched) else 50.0)
+        largest.grad *= 100
+        optimizer = torch.optim.AdamW(model.parameters())
+        optimizer.step()
+        switch = fp8lab.torch.KillSwitch(optimizer)
+        switch.step(model, 2.5)
+        moments = torch.cat([optimizer.state[p]["exp_avg_sq"].reshape(-1).double() for p in watched])
+        assert switch.figures[0][:2] == (2.5, float(largest.grad.abs().max()))
+        assert switch.figures[0].second_moment == pytest.approx(float(moments.mean()), rel=1e-12)
 
 
 def test_what_a_kill_switch_refuses():
