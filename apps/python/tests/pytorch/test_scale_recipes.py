@@ -197,6 +197,21 @@ def test_wrong_arguments_have_torch_s_own_words(arguments):
     assert got == expected
 
 
+def test_wrong_numbers_of_whole_scales_are_told():
+    a, b = codes(48, 64), codes(32, 64, 1).t()
+    per_row, whole = ScalingType.RowWise, ScalingType.TensorWise
+    right = {"scale_a": torch.ones(48), "scale_b": torch.ones(32)}
+    for name, count in (("scale_a", 48), ("scale_b", 32)):
+        for wrong, got in ((torch.ones(5), 5), (torch.ones(count).double(), count), ([], 0)):
+            given = right | {name: wrong}
+            with pytest.raises(ValueError, match=f"^{name} must have {count} Float elements, got {got}$"):
+                fp8lab.torch.scaled_mm(a, b, given["scale_a"], per_row, given["scale_b"], per_row)
+        for wrong in (torch.ones(5), ONE.double(), []):
+            given = dict.fromkeys(right, ONE) | {name: wrong}
+            with pytest.raises(ValueError, match=f"^{name} must have 1 Float element$"):
+                fp8lab.torch.scaled_mm(a, b, given["scale_a"], whole, given["scale_b"], whole)
+
+
 def test_what_no_cpu_of_torch_checks():
     a, b = codes(256, 512), codes(384, 512, 1).t()
     one, tiles = ScalingType.BlockWise1x128, ScalingType.BlockWise128x128
