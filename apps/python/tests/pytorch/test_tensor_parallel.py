@@ -1,6 +1,7 @@
 """Layers of DTensors on two ranks against layers of their shards, and against the whole layer."""
 
 import contextlib
+import copy
 
 import pytest
 import torch
@@ -229,6 +230,31 @@ def test_columns_that_do_not_come_out_even(results):
         layer.load_state_dict({"weight": weight, "bias": bias})
         parts.append(layer(x).detach())
     assert_same_bits(results["columns"], torch.cat(parts, -1))
+
+
+@contextlib.contextmanager
+def one_rank():
+    dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
+    try:
+        yield torch.distributed.device_mesh.init_device_mesh("cpu", (1,))
+    finally:
+        dist.destroy_process_group()
+
+
+def test_a_tensor_beside_a_dtensor():
+    """An input of all ranks counts as replicated; a weight that is no DTensor is refused."""
+    from torch.distributed.tensor import DTensor, Replicate, distribute_tensor
+
+    whole = fp8lab.torch.Fp8Linear(IN, OUT, recipe="te-current")
+    layer, x = copy.deepcopy(whole), log_normal(ROWS, IN, seed=1)
+    with one_rank() as mesh:
+        with pytest.raises(NotImplementedError, match="^weight: expected a DTensor, as x is, got a tensor; parallelize the layer too$"):
+            whole(distribute_tensor(x, mesh, [Replicate()]))
+        for name, parameter in list(layer.named_parameters()):
+            layer.register_parameter(name, nn.Parameter(distribute_tensor(parameter.detach(), mesh, [Replicate()])))
+        y = layer(x)
+        assert isinstance(y, DTensor) and y.placements == (Replicate(),)
+        assert_same_bits(y.to_local(), whole(x), "y")
 
 
 def test_errors():
