@@ -162,3 +162,26 @@ def test_compare_takes_experts_and_attention():
     back = fp8lab.torch.compare(fp8, plain, x, loss=lambda y: y.square().mean())
     assert back.loss_a == found.loss_b and back.loss_b == found.loss_a
     assert len(fp8lab.torch.layers(fp8)) == 6
+
+
+@pytest.mark.parametrize("recipe", ["te-current", "te-delayed"])
+@pytest.mark.parametrize("amax", ["shard", "whole"])
+def test_a_layer_that_runs_as_in_the_other_model_has_all_its_settings(recipe, amax):
+    other = fp8lab.torch.convert(mlp(), recipe, rule="all", amax=amax)
+    other(log_normal(16, 128))  # moves the histories
+    model, seen = mlp(), []
+
+    def see(module, args, y):
+        if isinstance(module, fp8lab.torch.Fp8Linear):
+            pasts = {name: past.clone() for name, past in module.named_buffers()}
+            seen.append((module, module.recipe.name, module._fp8_amax_of, module.training, pasts))
+
+    for layer in (model[0], model[2]):
+        layer.register_forward_hook(see)
+    fp8lab.torch.compare(model, other, log_normal(16, 128, seed=1), loss=lambda y: y.square().mean())
+    assert [one[0] for one in seen] == [model[0], model[2]]
+    for layer, (_, *settings, pasts) in zip((other[0], other[2]), seen):
+        assert settings == [recipe, amax, False]
+        assert pasts.keys() == dict(layer.named_buffers()).keys()
+        for name, past in layer.named_buffers():
+            assert_same_bits(pasts[name], past, name)

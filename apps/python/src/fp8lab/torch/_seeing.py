@@ -295,7 +295,7 @@ def _as_in(module: nn.Module, other: nn.Module) -> Iterator[None]:
 
 
 def _configure_like(layer: Any, other: Any) -> None:
-    layer._fp8_configure(other._fp8_recipe)
+    layer._fp8_configure(other._fp8_recipe, other._fp8_amax_of)
     layer.training = other.training
     for role in ROLES:
         past = other._fp8_past(role)
