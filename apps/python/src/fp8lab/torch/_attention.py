@@ -109,7 +109,8 @@ def sdpa(
     leading dimensions; head h of the query reads head h / (heads / kv_heads). Each head is
     quantized to E4M3 by its amax; key and value as a cache holds them (`fp8lab.kv_caches`), with one
     scale for the whole batch where it has one for the tensor; P is E4M3; `model` sums both products.
-    Output in the query's dtype, rounded to nearest even from FP32. is_causal as in torch, for m = n. scale: None is 1 / sqrt(d).
+    Output in the query's dtype, rounded to nearest even from FP32. is_causal as in torch, for m = n.
+    scale: None is 1 / sqrt(d).
 
     Gradients are those of exact attention at Q, K and V, in FP64, with the output of the FP8 pass
     in their row sums (*assumed*: FlashAttention-3 has no FP8 backward pass). Masks and dropout are
