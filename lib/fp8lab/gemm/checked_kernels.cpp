@@ -51,8 +51,30 @@ HWY_INLINE Vector<double> nearest_24(Vector<double> x) {
   return hn::BitCast(Doubles(), hn::And(hn::Add(bits, bias), kept));
 }
 
-/// Some steps of some rows as if no sum of a step were rounded to binary64.
+/// c += the rounded sum of a step's products, as if it were not rounded to binary64 before. The sum
+/// with c may be: a second rounding of two numbers of 24 bits changes nothing.
 template <int R>
+HWY_INLINE void add_rounded_sums(std::int64_t terms, const double* a, const double* b,
+                                 Vector<double> (&c)[R][kVectors]) {
+  Vector<double> sum[R][kVectors];
+  FP8LAB_UNROLL
+  for (int r = 0; r < R; ++r) {
+    FP8LAB_UNROLL
+    for (int v = 0; v < kVectors; ++v) sum[r][v] = hn::Zero(Doubles());
+  }
+  multiply_add<double, R>(terms, a, b, sum);
+  FP8LAB_UNROLL
+  for (int r = 0; r < R; ++r) {
+    FP8LAB_UNROLL
+    for (int v = 0; v < kVectors; ++v) c[r][v] = hn::Add(c[r][v], nearest_24(sum[r][v]));
+  }
+}
+
+/// Whether a step's sum starts from c, or is rounded and then added to c.
+enum class CEnters : std::uint8_t { first, last };
+
+/// Some steps of some rows as if no sum of a step were rounded to binary64.
+template <int R, CEnters kC>
 HWY_NOINLINE void add_steps(const StepBlock<double>& s, std::int64_t first, std::int64_t last,
                             std::int64_t row, double* sums) {
   const Doubles d;
@@ -67,7 +89,11 @@ HWY_NOINLINE void add_steps(const StepBlock<double>& s, std::int64_t first, std:
   }
   for (std::int64_t step = first; step < last; ++step) {
     const double* a = s.a + (step * s.rows + row) * s.terms;
-    multiply_add<double, R>(s.terms, a, s.b + step * s.terms * width, sum);
+    const double* b = s.b + step * s.terms * width;
+    if constexpr (kC == CEnters::first)
+      multiply_add<double, R>(s.terms, a, b, sum);
+    else
+      add_rounded_sums<R>(s.terms, a, b, sum);
     FP8LAB_UNROLL
     for (int r = 0; r < R; ++r) {
       FP8LAB_UNROLL
@@ -118,6 +144,7 @@ class ExactSum {
 };
 
 /// The same of one row in two words.
+template <CEnters kC>
 HWY_NOINLINE void add_steps_exactly(const StepBlock<double>& s, std::int64_t first,
                                     std::int64_t last, std::int64_t row) {
   const Doubles d;
@@ -129,31 +156,32 @@ HWY_NOINLINE void add_steps_exactly(const StepBlock<double>& s, std::int64_t fir
     for (std::int64_t step = first; step < last; ++step) {
       const double* a = s.a + (step * s.rows + row) * s.terms;
       const double* b = s.b + step * s.terms * width + v * lanes;
-      ExactSum sum(c);
+      ExactSum sum(kC == CEnters::first ? c : hn::Zero(d));
       for (std::int64_t k = 0; k < s.terms; ++k)
         sum.add(hn::Mul(hn::Set(d, a[k]), hn::Load(d, b + k * width)));
-      c = sum.rounded();
+      c = kC == CEnters::first ? sum.rounded() : nearest_24(hn::Add(c, sum.rounded()));
     }
     hn::Store(c, d, state);
   }
 }
 
-template <int R>
+template <int R, CEnters kC>
 HWY_INLINE void checked_rows(const StepBlock<double>& s, std::int64_t first, std::int64_t last,
                              std::int64_t row) {
   HWY_ALIGN double sums[R * kMaxWidth];
   const auto width = static_cast<std::int64_t>(hn::Lanes(Doubles())) * kVectors;
   if constexpr (InexactFlag::kExists) {
-    add_steps<R>(s, first, last, row, sums);
+    add_steps<R, kC>(s, first, last, row, sums);
     if (!InexactFlag::raised()) {
       std::copy_n(sums, R * width, s.state + row * width);
       return;
     }
   }
-  for (int r = 0; r < R; ++r) add_steps_exactly(s, first, last, row + r);
+  for (int r = 0; r < R; ++r) add_steps_exactly<kC>(s, first, last, row + r);
   InexactFlag::clear();
 }
 
+template <CEnters kC>
 void checked_steps(const StepBlock<double>& from) {
   const StepBlock<double> s = from;  // what is stored might be part of `from` for the compiler
   const std::int64_t most = std::max<std::int64_t>(1, kCheckedTerms / s.terms);
@@ -162,13 +190,57 @@ void checked_steps(const StepBlock<double>& from) {
     const std::int64_t last = std::min(first + most, s.steps);
     std::int64_t row = 0;
     for (; row + kCheckedRows <= s.rows; row += kCheckedRows)
-      checked_rows<kCheckedRows>(s, first, last, row);
-    for (; row < s.rows; ++row) checked_rows<1>(s, first, last, row);
+      checked_rows<kCheckedRows, kC>(s, first, last, row);
+    for (; row < s.rows; ++row) checked_rows<1, kC>(s, first, last, row);
+  }
+}
+
+/// To FP16, nearest even: a multiple of the last bit of its binade, or of FP16's subnormal numbers.
+HWY_INLINE Vector<double> nearest_half(Vector<double> x) {
+  const Doubles d;
+  const auto magnitude = hn::Abs(x);
+  const auto power = hn::And(x, hn::BitCast(d, hn::Set(Bits(), kExponentMask<double>)));
+  const auto binade = hn::Max(power, hn::Set(d, 0x1p-14));
+  const auto magic = hn::Mul(binade, hn::Set(d, 0x1.8p42));  // its ulp is 2^-10 of the binade
+  const auto kept = hn::Sub(hn::Add(magnitude, magic), magic);
+  const auto overflows = hn::Ge(magnitude, hn::Set(d, 65520.0));
+  return hn::CopySign(hn::IfThenElse(overflows, hn::Inf(d), kept), x);
+}
+
+template <int R>
+HWY_INLINE void half_rows(const StepBlock<double>& s, std::int64_t step, std::int64_t row) {
+  const Doubles d;
+  const auto lanes = static_cast<std::int64_t>(hn::Lanes(d));
+  const std::int64_t width = lanes * kVectors;
+  double* state = s.state + row * width;
+  Vector<double> sum[R][kVectors];
+  FP8LAB_UNROLL
+  for (int r = 0; r < R; ++r) {
+    FP8LAB_UNROLL
+    for (int v = 0; v < kVectors; ++v) sum[r][v] = hn::Load(d, state + r * width + v * lanes);
+  }
+  multiply_add<double, R>(s.terms, s.a + (step * s.rows + row) * s.terms,
+                          s.b + step * s.terms * width, sum);
+  FP8LAB_UNROLL
+  for (int r = 0; r < R; ++r) {
+    FP8LAB_UNROLL
+    for (int v = 0; v < kVectors; ++v)
+      hn::Store(nearest_half(sum[r][v]), d, state + r * width + v * lanes);
+  }
+}
+
+void half_steps(const StepBlock<double>& from) {
+  const StepBlock<double> s = from;  // what is stored might be part of `from` for the compiler
+  for (std::int64_t step = 0; step < s.steps; ++step) {
+    std::int64_t row = 0;
+    for (; row + kRows <= s.rows; row += kRows) half_rows<kRows>(s, step, row);
+    for (; row < s.rows; ++row) half_rows<1>(s, step, row);
   }
 }
 
 const CheckedKernels* checked_kernels() {
-  static const CheckedKernels kTable{checked_steps};
+  static const CheckedKernels kTable{checked_steps<CEnters::first>, checked_steps<CEnters::last>,
+                                     half_steps};
   return &kTable;
 }
 

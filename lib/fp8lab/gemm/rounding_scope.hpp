@@ -7,6 +7,7 @@
 #include <xmmintrin.h>
 #endif
 
+#include "fp8lab/accumulate/model.hpp"
 #include "fp8lab/core/float_environment.hpp"
 
 namespace fp8lab::gemm_detail {
@@ -27,24 +28,28 @@ class TowardZero {
   TowardZero& operator=(const TowardZero&) = delete;
 };
 
-/// The processor makes subnormal results zeros of their sign, where it can without changing
-/// operands; elsewhere the kernels do (see PairKernels).
-class FlushedResults {
+/// The processor flushes subnormal numbers as the model says, where it can do so: results after
+/// they were rounded, and operands alone if the model flushes these, too. Elsewhere the kernels do.
+class FlushedSubnormals {
  public:
-  FlushedResults() {
+  explicit FlushedSubnormals([[maybe_unused]] Subnormals subnormals) {
 #if defined(__x86_64__)
     constexpr unsigned kFlushToZero = 0x8000;
+    constexpr unsigned kDenormalsAreZero = 0x40;
     saved_ = _mm_getcsr();
-    _mm_setcsr(saved_ | kFlushToZero);
+    unsigned modes = saved_;
+    if (subnormals != Subnormals::kept) modes |= kFlushToZero;
+    if (subnormals == Subnormals::flushed) modes |= kDenormalsAreZero;
+    _mm_setcsr(modes);
 #endif
   }
-  ~FlushedResults() {
+  ~FlushedSubnormals() {
 #if defined(__x86_64__)
     _mm_setcsr(saved_);
 #endif
   }
-  FlushedResults(const FlushedResults&) = delete;
-  FlushedResults& operator=(const FlushedResults&) = delete;
+  FlushedSubnormals(const FlushedSubnormals&) = delete;
+  FlushedSubnormals& operator=(const FlushedSubnormals&) = delete;
 
  private:
   unsigned saved_ = 0;

@@ -20,6 +20,7 @@ std::optional<UnitKernels> make_table(Target target) {
                      *group_kernels(target),
                      *group_dot_kernels(target),
                      *checked_kernels(target),
+                     *processor_kernels(target),
                      word_dot_kernels(target)};
 }
 

@@ -1,8 +1,10 @@
 #pragma once
-// Kernels of AMD's and of block-scaled units, and of NVIDIA's steps of few terms: see kernels.hpp.
+// Kernels of AMD's, of block-scaled units and of processors, and of NVIDIA's steps of few terms:
+// see kernels.hpp.
 
 #include <cstdint>
 
+#include "fp8lab/accumulate/model.hpp"
 #include "fp8lab/gemm/kernels.hpp"
 
 namespace fp8lab::gemm_detail {
@@ -114,6 +116,43 @@ struct CheckedKernels {
   /// c and up to 32 products at a time, rounded to binary32. Needs rounding to nearest, operands
   /// whose products binary64 holds, and sums of at most 100 bits; see docs/lab/gemm.md.
   void (*exact_steps)(const StepBlock<double>&);
+  /// The same of up to 64 products without c, to which their rounded sum is added.
+  void (*rounded_sums)(const StepBlock<double>&);
+  /// c and the products, which binary64 holds together, rounded to FP16. Needs rounding to nearest.
+  void (*half_steps)(const StepBlock<double>&);
+};
+
+/// Whether the processor has modes for subnormal numbers as the units of x86 treat them: flushed if
+/// they are below 2^-126 after rounding. Where it has none, kernels return NaN for sums of which
+/// they cannot tell.
+#if defined(__x86_64__)
+inline constexpr bool kSubnormalsByMode = true;
+#else
+inline constexpr bool kSubnormalsByMode = false;
+#endif
+
+/// What kernels of processors' units want to know of the model.
+struct ProcessorRule {
+  Subnormals subnormals = Subnormals::kept;
+  std::int64_t chains = 1;
+};
+
+/// Units of processors in binary32. Need rounding to nearest, but for `odd_pairs`, and the modes of
+/// the rule's subnormals where there are any. No state is a subnormal number that the rule flushes.
+struct ProcessorKernels {
+  /// Chains of FMAs in each step, their sum, and that with c.
+  void (*chains)(const StepBlock<float>&, const ProcessorRule&);
+  // Steps of these are pairs of terms.
+  /// FMAs from c on, each pair's second first.
+  void (*multiply_add_pairs)(const StepBlock<float>&, const ProcessorRule&);
+  /// Two products, their sum, and that with c, each rounded.
+  void (*rounded_pairs)(const StepBlock<float>&, const ProcessorRule&);
+  /// The exact sum of two products rounded once, and that with c. Products are multiples of
+  /// binary32's least number, or of 2^-126 if that is the least that the rule keeps.
+  void (*exact_pairs)(const StepBlock<float>&, const ProcessorRule&);
+  /// As `rounded_pairs`, to odd. Needs rounding toward zero, subnormals flushed, products of 24
+  /// bits at most, and sums below 2^127. A state below 2^-126 is a zero.
+  void (*odd_pairs)(const StepBlock<float>&, const ProcessorRule&);
 };
 
 struct WordDotKernels;
@@ -125,6 +164,7 @@ struct UnitKernels {
   GroupKernels groups;
   GroupDotKernels group_dots;
   CheckedKernels checked;
+  ProcessorKernels processors;
   const WordDotKernels* word_dots = nullptr;
 };
 
@@ -137,5 +177,6 @@ const PairKernels* pair_kernels(Target target);
 const GroupKernels* group_kernels(Target target);
 const GroupDotKernels* group_dot_kernels(Target target);
 const CheckedKernels* checked_kernels(Target target);
+const ProcessorKernels* processor_kernels(Target target);
 
 }  // namespace fp8lab::gemm_detail

@@ -1,6 +1,6 @@
 // Exact sums of all products, rounded once, and steps that are exact but for their last rounding:
-// fused ones whose F loses no product bit, and CDNA1's. docs/lab/gemm.md, "Exact steps and sums",
-// "CDNA1" and "Few rows".
+// fused ones whose F loses no product bit, CDNA1's, and those of processors. docs/lab/gemm.md,
+// "Exact steps and sums", "CDNA1" and "Few rows".
 
 #include <algorithm>
 #include <cmath>
@@ -193,6 +193,64 @@ class CheckedSteps final : public MethodOf<double> {
   }
 };
 
+/// Rounded sums of a step's products, of any data, which c is added to.
+class CheckedSums final : public MethodOf<double> {
+ public:
+  explicit CheckedSums(const MethodRequest& r) {
+    form_.terms = r.model().terms;
+    sums_.drops_negative_zero = true;
+  }
+
+  [[nodiscard]] std::string_view name() const override { return "rounded sums"; }
+
+  /// No sum is below 2^-126, whatever the unit makes of such numbers.
+  [[nodiscard]] bool takes(const RowSummary& a, const RowSummary& b,
+                           std::int64_t k) const override {
+    const ProductRange range(a, b, form_.terms);
+    return ProductRange(a, b, k).sum_top < 120 && range.low > -120 &&
+           range.sum_top - range.low <= kMostExactBits;
+  }
+
+  void run(const TileSteps<double>& steps) const override {
+    steps.kernels.units->checked.rounded_sums(block_of(steps));
+  }
+
+ protected:
+  [[nodiscard]] bool takes_c(float /*c*/, int exponent, const RowSummary& /*a*/,
+                             const RowSummary& /*b*/) const override {
+    return exponent < 120 && exponent - 23 >= -126;
+  }
+};
+
+/// Exact steps to FP16, of c and products that binary64 holds together.
+class HalfSteps final : public MethodOf<double> {
+ public:
+  explicit HalfSteps(const MethodRequest& r) {
+    form_.terms = r.model().terms;
+    form_.group = 1;
+    sums_.half_c = true;
+  }
+
+  [[nodiscard]] std::string_view name() const override { return "exact steps"; }
+
+  [[nodiscard]] bool takes(const RowSummary& a, const RowSummary& b,
+                           std::int64_t /*k*/) const override {
+    constexpr int kTopOfC = 16;
+    constexpr int kLowOfC = -24;
+    const ProductRange range(a, b, form_.terms);
+    return std::max(range.sum_top, kTopOfC) + 1 - std::min(range.low, kLowOfC) <= kDoubleBits;
+  }
+
+  void run(const TileSteps<double>& steps) const override {
+    steps.kernels.units->checked.half_steps(block_of(steps));
+  }
+
+  void start(std::span<const float> c, double* state) const override {
+    for (std::size_t i = 0; i < c.size(); ++i)
+      if (std::isfinite(c[i])) state[i] = static_cast<double>(c[i]);
+  }
+};
+
 }  // namespace
 
 MethodPtr plan_exact_steps(const MethodRequest& r) {
@@ -212,6 +270,17 @@ MethodPtr plan_checked_steps(const MethodRequest& r) {
   const bool fits = r.kind == AccumulationKind::exact_dot_product && !r.half_output() &&
                     r.model().terms <= kMostTerms;
   return fits ? std::make_unique<CheckedSteps>(r) : nullptr;
+}
+
+MethodPtr plan_rounded_sums(const MethodRequest& r) {
+  constexpr int kMostTerms = 64;
+  const bool fits = r.kind == AccumulationKind::rounded_sum && r.model().terms <= kMostTerms;
+  return fits ? std::make_unique<CheckedSums>(r) : nullptr;
+}
+
+MethodPtr plan_half_steps(const MethodRequest& r) {
+  const bool fits = r.kind == AccumulationKind::exact_dot_product && r.half_output();
+  return fits ? std::make_unique<HalfSteps>(r) : nullptr;
 }
 
 namespace {

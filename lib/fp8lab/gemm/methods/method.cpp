@@ -48,10 +48,10 @@ bool MethodRequest::has_fused_steps() const {
          model().product_exponent == ProductExponent::stored && model().terms <= kWordBits;
 }
 
-std::int64_t MethodRequest::plain_terms(std::int64_t most) const {
-  for (std::int64_t terms = most; terms > 1; --terms)
+std::int64_t MethodRequest::plain_terms(std::int64_t most, std::int64_t group) const {
+  for (std::int64_t terms = most / group * group; terms > group; terms -= group)
     if (problem.promotion_interval % terms == 0) return terms;
-  return 1;
+  return group;
 }
 
 int smallest_c_exponent(const AccumulatorModel& m) {

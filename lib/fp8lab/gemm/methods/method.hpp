@@ -39,8 +39,8 @@ struct MethodRequest {
   /// Steps of fused arithmetic that kernels have: exponents as stored, signs in one word.
   [[nodiscard]] bool has_fused_steps() const;
   /// For sums that take one product after the other: the widest step of at most so many
-  /// terms that promotion never interrupts.
-  [[nodiscard]] std::int64_t plain_terms(std::int64_t most = 32) const;
+  /// terms, whole groups, that promotion never interrupts.
+  [[nodiscard]] std::int64_t plain_terms(std::int64_t most = 32, std::int64_t group = 1) const;
 };
 
 /// What kernels of fused and of exact steps want to know, biased as binary32 or binary64.

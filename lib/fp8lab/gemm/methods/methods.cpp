@@ -8,10 +8,24 @@ namespace {
 using Planner = MethodPtr (*)(const MethodRequest&);
 
 /// In order of preference: where several fit, the first is the fastest.
-constexpr std::array<Planner, 12> kMethods{
-    plan_fused_float,   plan_fused_words,   plan_fused_double, plan_exact_steps,
-    plan_checked_steps, plan_exact,         plan_float32,      plan_sequential,
-    plan_multiply_adds, plan_flushed_pairs, plan_two_stage,    plan_scaled_groups};
+constexpr std::array<Planner, 18> kMethods{plan_fused_float,
+                                           plan_fused_words,
+                                           plan_fused_double,
+                                           plan_exact_steps,
+                                           plan_checked_steps,
+                                           plan_half_steps,
+                                           plan_exact,
+                                           plan_float32,
+                                           plan_sequential,
+                                           plan_multiply_adds,
+                                           plan_flushed_pairs,
+                                           plan_two_stage,
+                                           plan_scaled_groups,
+                                           plan_multiply_add_chains,
+                                           plan_multiply_add_pairs,
+                                           plan_rounded_pairs,
+                                           plan_exact_pairs,
+                                           plan_rounded_sums};
 
 }  // namespace
 

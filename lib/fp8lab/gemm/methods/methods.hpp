@@ -19,6 +19,10 @@ MethodPtr plan_fused_double_of_words(const MethodRequest& request);
 MethodPtr plan_exact_steps(const MethodRequest& request);
 /// Exact steps of any data, in binary64 as far as it is exact.
 MethodPtr plan_checked_steps(const MethodRequest& request);
+/// Rounded sums of exact products, added to c in binary32.
+MethodPtr plan_rounded_sums(const MethodRequest& request);
+/// Exact steps rounded to FP16.
+MethodPtr plan_half_steps(const MethodRequest& request);
 /// One exact sum in binary64, or two words of it.
 MethodPtr plan_exact(const MethodRequest& request);
 /// Sequential binary32 FMAs of products that binary32 holds.
@@ -33,6 +37,12 @@ MethodPtr plan_flushed_pairs(const MethodRequest& request);
 MethodPtr plan_two_stage(const MethodRequest& request);
 /// Fused steps of scaled exact sums, in binary32 and binary64.
 MethodPtr plan_scaled_groups(const MethodRequest& request);
+/// Units of processors in binary32: chains of FMAs, and pairs of products.
+MethodPtr plan_multiply_add_chains(const MethodRequest& request);
+MethodPtr plan_multiply_add_pairs(const MethodRequest& request);
+MethodPtr plan_rounded_pairs(const MethodRequest& request);
+/// The same of pairs whose sum is rounded once.
+MethodPtr plan_exact_pairs(const MethodRequest& request);
 
 /// The fastest method for the request; null where the reference computes all of it.
 MethodPtr plan_method(const MethodRequest& request);

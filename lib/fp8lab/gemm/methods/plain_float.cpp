@@ -36,7 +36,7 @@ class Float32 final : public MethodOf<float> {
 class PlainFloat : public MethodOf<float> {
  public:
   PlainFloat(const MethodRequest& r, std::int64_t group) {
-    form_.terms = r.plain_terms();
+    form_.terms = r.plain_terms(32, group);
     form_.group = group;
     sums_.takes_everything = true;
     // Binary32's field of infinities is that of formats with its exponents.
@@ -69,7 +69,7 @@ class FlushedPairs final : public PlainFloat {
 
   void run(const TileSteps<float>& steps) const override {
     const StepBlock<float> block = block_of(steps);
-    const FlushedResults flushed;
+    const FlushedSubnormals flushed(Subnormals::flushed_results);
     steps.kernels.units->pairs.flushed(block, form_.group);
   }
 
