@@ -283,7 +283,7 @@ void check_shapes(const ModelDirectory& source, std::vector<Finding>& findings) 
   std::map<std::string, std::map<std::vector<std::int64_t>, std::vector<std::string>>> kinds;
   for_each_tensor(source, [&](const TensorSpec& tensor) {
     const Numbered part = split_number("." + tensor.name, ".layers.");
-    if (part.number < 0 || tensor.shape.size() < 2) return;
+    if (part.number < 0 || tensor.shape.empty()) return;
     const Numbered expert = split_number(part.after, ".experts.");
     const std::string after =
         expert.number < 0 ? part.after : fmt::format("{}*{}", expert.before, expert.after);

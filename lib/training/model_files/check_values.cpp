@@ -70,36 +70,56 @@ struct CodeCounts {
   std::int64_t top = 0;
   std::int64_t next = 0;
   std::int64_t not_finite = 0;
+  std::uint8_t bits = 0;  ///< those that are set in any code
 };
 
 struct SegmentCounts {
   std::uint8_t largest = 0;
+  std::uint8_t bits = 0;
   std::int64_t top = 0;
   std::int64_t next = 0;
   std::int64_t not_finite = 0;
 };
 
-/// Part of a row in one tile. Counts of short runs fit bytes, which vectorizes.
+/// A run of at most 255 codes that reaches the two largest magnitudes. Its counts fit bytes.
+void count_large(std::span<const std::uint8_t> run, const Magnitudes& m, SegmentCounts& out) {
+  std::uint8_t top = 0;
+  std::uint8_t next = 0;
+  std::uint8_t bad = 0;
+  for (const std::uint8_t c : run) {
+    const auto code = static_cast<std::uint8_t>(c & m.mask);
+    top = static_cast<std::uint8_t>(top + (code == m.top ? 1 : 0));
+    next = static_cast<std::uint8_t>(next + (code == m.next ? 1 : 0));
+    bad = static_cast<std::uint8_t>(bad + (code > m.top ? 1 : 0));
+  }
+  out.top += top;
+  out.next += next;
+  out.not_finite += bad;
+  if (top > 0) out.largest = m.top;
+  if (top > 0 || bad == 0) return;
+  for (const std::uint8_t c : run) {
+    const auto code = static_cast<std::uint8_t>(c & m.mask);
+    if (code <= m.top) out.largest = std::max(out.largest, code);
+  }
+}
+
+/// Part of a row in one tile. Most runs stay below the largest magnitudes: a maximum, which
+/// vectorizes, tells them.
 void count_segment(std::span<const std::uint8_t> codes, const Magnitudes& m, SegmentCounts& out) {
   constexpr std::size_t kRun = 128;
+  const std::uint8_t mask = m.mask;
   for (std::size_t begin = 0; begin < codes.size(); begin += kRun) {
     const std::size_t end = std::min(codes.size(), begin + kRun);
-    std::uint8_t largest = out.largest;
-    std::uint8_t top = 0;
-    std::uint8_t next = 0;
-    std::uint8_t bad = 0;
-    for (std::size_t i = begin; i < end; ++i) {
-      const auto code = static_cast<std::uint8_t>(codes[i] & m.mask);
-      const bool finite = code <= m.top;
-      largest = std::max(largest, finite ? code : std::uint8_t{0});
-      top = static_cast<std::uint8_t>(top + (code == m.top ? 1 : 0));
-      next = static_cast<std::uint8_t>(next + (code == m.next ? 1 : 0));
-      bad = static_cast<std::uint8_t>(bad + (finite ? 0 : 1));
+    const std::span<const std::uint8_t> run = codes.subspan(begin, end - begin);
+    std::uint8_t largest = 0;
+    std::uint8_t bits = 0;
+    for (const std::uint8_t code : run) {
+      largest = std::max(largest, static_cast<std::uint8_t>(code & mask));
+      bits = static_cast<std::uint8_t>(bits | code);
     }
-    out.largest = largest;
-    out.top += top;
-    out.next += next;
-    out.not_finite += bad;
+    out.bits = static_cast<std::uint8_t>(out.bits | bits);
+    if (largest <= m.top) out.largest = std::max(out.largest, largest);
+    if (largest >= m.next) count_large(run, m, out);
   }
 }
 
@@ -124,6 +144,7 @@ void merge(const std::vector<SegmentCounts>& columns, std::size_t first_tile, Co
     counts.top += columns[c].top;
     counts.next += columns[c].next;
     counts.not_finite += columns[c].not_finite;
+    counts.bits = static_cast<std::uint8_t>(counts.bits | columns[c].bits);
   }
 }
 
@@ -174,6 +195,7 @@ class ValueCheck {
     check_codes();
     if (!usable) return 0.0F;
     if (!check_exponents()) return 0.0F;
+    check_signs();
     check_unused();
     check_saturation();
     return check_size();
@@ -261,6 +283,16 @@ class ValueCheck {
       tell("E8M0", scale_name(),
            fmt::format("expected powers of two (scale_fmt: ue8m0), got {}", *other));
     return true;
+  }
+
+  /// Of weights that lost their signs.
+  void check_signs() {
+    const int sign = m_.mask + 1;
+    if (counts_.elements >= kManyElements && (counts_.bits & m_.mask) != 0 &&
+        (counts_.bits & sign) == 0)
+      tell("range", weight_.codes.name,
+           fmt::format("expected codes of both signs, got {} without a negative one",
+                       counts_.elements));
   }
 
   /// The upper level is too large if no group uses the range of its own scales.
