@@ -17,6 +17,7 @@
 #include "say.hpp"
 #include "training/model_files/dequantize_model.hpp"
 #include "training/model_files/layout.hpp"
+#include "training/model_files/stored_model.hpp"
 
 namespace fp8lab::cli {
 namespace {
@@ -37,9 +38,10 @@ void warn_of_dropped(const DequantizedModel& model) {
   for (const DroppedTensor& tensor : model.dropped) names[tensor.of].push_back(tensor.name);
   for (const auto& [kind, list] : names) {
     const std::span<const std::string> first(list.data(), std::min(kMostNames, list.size()));
+    const bool is_mark = kind == to_string(SideScale::marker);
     say(stderr, "warning: {} of {} dropped, which a model in floats does not have: {}{}\n",
-        counted(list.size(), "scale"), kind, fmt::to_string(fmt::join(first, ", ")),
-        list.size() > kMostNames ? ", ..." : "");
+        counted(list.size(), is_mark ? "mark" : "scale"), is_mark ? "ComfyUI" : kind,
+        fmt::to_string(fmt::join(first, ", ")), list.size() > kMostNames ? ", ..." : "");
   }
 }
 

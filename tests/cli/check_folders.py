@@ -235,6 +235,28 @@ def modelopt(algorithm, ignored, cache=True):
     return config, {"hf_quant_config.json": {"producer": {"name": "modelopt"}, "quantization": other}}
 
 
+def with_narrow_cache(model):
+    """A static model whose cache is NVFP4: compressed-tensors stores 2688 / amax of keys and values."""
+    tensors = {name: values for name, values in model.tensors.items() if not name.endswith((".k_scale", ".v_scale"))}
+    for layer in range(LAYERS):
+        tensors |= {f"model.layers.{layer}.self_attn.{part}_global_scale": f32([300]) for part in "kv"}
+    scheme = {"num_bits": 4, "type": "float", "strategy": "tensor_group", "group_size": 16, "dynamic": "local"}
+    return Model(tensors, with_scheme(model.config, scheme), model.original)
+
+
+def with_narrow_modelopt_cache(model):
+    """The same as ModelOpt exports it with offsets of keys and values (NVFP4_AFFINE)."""
+    config = with_scheme(model.config, {"num_bits": 4, "type": "float", "group_size": 16, "dynamic": False})
+    file = copy.deepcopy(model.more)
+    file["hf_quant_config.json"]["quantization"]["kv_cache_quant_algo"] = "NVFP4_AFFINE"
+    offsets = {f"model.layers.{layer}.self_attn.{part}_proj.{part}_bias": f32(normal(KEYS)) for layer in range(LAYERS) for part in "kv"}
+    return Model(model.tensors | offsets, config, model.original, file)
+
+
+def with_scheme(config, scheme):
+    return config | {"quantization_config": config["quantization_config"] | {"kv_cache_scheme": scheme}}
+
+
 def right_folders():
     dense, sparse = make_original(False), make_original(True)
     base = {"architectures": ["LlamaForCausalLM"], "model_type": "llama", "dtype": "bfloat16", "hidden_size": HIDDEN, "num_hidden_layers": LAYERS,
@@ -247,14 +269,18 @@ def right_folders():
     groups = {"group_0": {"targets": ["re:.*self_attn.*"], "weights": FP8_CHANNEL, "input_activations": None, "format": "float-quantized"},
               "group_1": {"targets": ["re:.*experts.*"], "weights": NVFP4, "input_activations": NVFP4 | {"dynamic": "local"}, "format": "nvfp4-pack-quantized"}}
     attention = {name: values for name, values in dense.items() if ".mlp." not in name}
+    by_tensors = Model(convert(dense, fp8_static), base | compressed(one_group(FP8_TENSOR, FP8_TENSOR), "float-quantized", kv_cache_scheme=FP8_TENSOR), dense)
+    of_modelopt = Model(convert(dense, fp8_modelopt), base | static, dense, static_file)
     floats = {name: bf16(values) for name, values in attention.items()}
     return {
         "block": Model(convert(dense, fp8_block), base | {"quantization_config": BLOCK | {"modules_to_not_convert": ["lm_head"]}}, dense),
         "moe": Model(convert(sparse, fp8_block), moe | block, sparse),
         "channel": Model(convert(dense, fp8_row), base | compressed(one_group(FP8_CHANNEL), "float-quantized"), dense),
-        "static": Model(convert(dense, fp8_static), base | compressed(one_group(FP8_TENSOR, FP8_TENSOR), "float-quantized", kv_cache_scheme=FP8_TENSOR), dense),
+        "static": by_tensors,
+        "narrow cache": with_narrow_cache(by_tensors),
         "nvfp4": Model(convert(dense, nvfp4_packed), base | compressed(one_group(NVFP4, NVFP4 | {"dynamic": "local"}), "nvfp4-pack-quantized"), dense),
-        "modelopt": Model(convert(dense, fp8_modelopt), base | static, dense, static_file),
+        "modelopt": of_modelopt,
+        "narrow cache of modelopt": with_narrow_modelopt_cache(of_modelopt),
         "modelopt-nvfp4": Model(convert(sparse, nvfp4_modelopt), moe | narrow, sparse, narrow_file),
         "mxfp8": Model(convert(sparse, mxfp8), moe | {"quantization_config": {"quant_method": "mxfp8", "weight_block_size": [1, 32],
                                                                               "activation_scheme": "dynamic", "modules_to_not_convert": kept}}, sparse),
@@ -391,6 +417,12 @@ FAULTS = [
     ("static", "a scale of the cache lost", drop("layers.1.self_attn.v_scale"), "KV scale", "layers.1", False),
     ("static", "scales for another number of heads", without_heads("k_scale"), "KV scale", "k_scale", False),
     ("static", "a reciprocal of the cache's scale", edit(f"{ATTENTION}.k_scale", np.float32, inverse), "KV scale", "k_scale", False),
+    ("narrow cache", "all scales of a cache in 4 bits lost", each(drop("k_global_scale"), drop("v_global_scale")), "KV scale", "self_attn", False),
+    ("narrow cache", "a reciprocal of a cache in 4 bits", edit(f"{ATTENTION}.v_global_scale", np.float32, inverse), "KV scale", "v_global_scale", False),
+    ("narrow cache", "NaN in a cache of 4 bits", edit(f"{ATTENTION}.k_global_scale", np.float32, put(0, np.nan)), "KV scale", "k_global_scale", False),
+    ("narrow cache of modelopt", "ModelOpt's files differ in the bits of the cache", say_in_file(kv_cache_quant_algo="FP8"), "config", "hf_quant_config", False),
+    ("narrow cache of modelopt", "offsets without a scale", drop("layers.1.self_attn.k_proj.k_scale"), "KV scale", "layers.1", False),
+    ("narrow cache of modelopt", "NaN in an offset", edit(f"{ATTENTION}.k_proj.k_bias", np.float32, put(0, np.nan)), "KV scale", "k_bias", False),
     ("static", "a reciprocal of an input's scale", edit(f"{ATTENTION}.q_proj.input_scale", np.float32, inverse), "input scale", "q_proj", False),
     ("static", "reciprocals of all inputs' scales", lambda model: [edit(n, np.float32, inverse)(model) for n in model.tensors if n.endswith("input_scale")],
      "input scale", "", False),
@@ -415,6 +447,10 @@ FAULTS = [
     ("channel", "a scale of another system's name", rename(f"{UP}.weight_scale", f"{UP}.scale_weight"), "type", UP, False),
     ("channel", "one layer twice", twice, "copy", UP, False),
     ("channel", "a weight that lies the other way", transposed_weight, "shape", "down_proj", False),
+    ("channel", "a bias cut off", edit("model.layers.1.self_attn.q_proj.bias", np.uint16, lambda v: v[:100]), "shape", "q_proj.bias", False),
+    ("channel", "a norm of another size", edit("model.layers.1.input_layernorm.weight", np.uint16, lambda v: v[:100]), "shape", "input_layernorm", False),
+    ("channel", "codes that lost their signs", edit(f"{UP}.weight", np.uint8, lambda v: v & 127), "range", UP, False),
+    ("nvfp4", "packed codes that lost their signs", edit(f"{ATTENTION}.o_proj.weight_packed", np.uint8, lambda v: v & 0x77), "range", "o_proj", False),
     ("channel", "a weight of fewer heads", fewer_heads, "shape", "k_proj", False),
     ("block", "no block size", lambda model: model.config["quantization_config"].pop("weight_block_size"), "type", "q_proj", False),
     ("block", "E4M3 codes in a folder of E5M2", say(fmt="e5m2"), "type", "q_proj", False),

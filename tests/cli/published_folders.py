@@ -275,6 +275,34 @@ def modelopt():
                  {name: narrow3 * np.repeat((factors3 * upper).astype(np.float32), 16, -1)})
 
 
+def modelopt_w4a8():
+    """Groups of 32 under E4M3 scales, as ModelOpt's preset w4a8_nvfp4_fp8 has them."""
+    packed, narrow = fp4(48, 64)
+    small, factors = group_scales(48, 2)
+    tensors = {"m.weight": tensor("U8", packed), "m.weight_scale": tensor("F8_E4M3", small), "m.weight_scale_2": f32(np.float32(1e-4)),
+               "m.input_scale": f32(np.float32(0.02))}
+    config = {"quant_method": "modelopt", "quant_algo": "W4A8_NVFP4_FP8", "group_size": 32}
+    yield Folder("ModelOpt's W4A8_NVFP4_FP8", {ONE_FILE: tensors}, {"quantization_config": config},
+                 {"m.weight": narrow * np.repeat((factors * np.float32(1e-4)).astype(np.float32), 32, -1)})
+    yield Folder("NVFP4 in groups of 32", {ONE_FILE: tensors}, {"quantization_config": config | {"quant_algo": "NVFP4"}},
+                 refused=("m.weight", "group_size", "16", "32"))
+
+
+def comfyui():
+    """Its marks are no weights: a tensor of FP8 for the file, and a text of JSON for a module."""
+    codes, decoded = fp8(64, 64)
+    config = {"quantization_config": {"quant_method": "fp8"}}
+    values = {"m.weight": decoded * np.float32(0.004)}
+    for count in (0, 2):
+        tensors = {"m.weight": tensor("F8_E4M3", codes), "m.scale_weight": f32(np.float32(0.004)), "m.scale_input": f32(np.float32(1)),
+                   "scaled_fp8": tensor("F8_E4M3", np.zeros(count, np.uint8))}
+        yield Folder(f"ComfyUI, a mark of {count} codes", {ONE_FILE: tensors}, config, values)
+    for form, refused in (("float8_e4m3fn", ()), ("nvfp4", ("m.comfy_quant", "float8_e4m3fn", "nvfp4"))):
+        text = np.frombuffer(json.dumps({"format": form}).encode(), np.uint8)
+        tensors = {"m.weight": tensor("F8_E4M3", codes), "m.weight_scale": f32(np.float32(0.004)), "m.comfy_quant": tensor("U8", text)}
+        yield Folder(f"ComfyUI's {form}", {ONE_FILE: tensors}, config, {} if refused else values, refused=refused)
+
+
 def vllm_experts():
     """The names of vLLM's own parameters, as its sharded state holds them."""
     codes, decoded = fp8(2, 128, 256)
@@ -408,6 +436,6 @@ def files():
 
 
 def folders():
-    for make in (qwen3_moe, qwen3_vl_moe, gpt_oss, llama4, kimi, minimax, glm, deepseek, modelopt, vllm_experts, groups_and_patterns, quark,
+    for make in (qwen3_moe, qwen3_vl_moe, gpt_oss, llama4, kimi, minimax, glm, deepseek, modelopt, modelopt_w4a8, comfyui, vllm_experts, groups_and_patterns, quark,
                  shapes_of_scales, other_names, files):
         yield from make()

@@ -58,6 +58,8 @@ void compare_configs(const ModelDirectory& source, const StoredQuantization& sto
   if (stored.has_forms && second.has_forms && stored.quantizes_kv != second.quantizes_kv)
     tell("scheme of the KV cache", stored.quantizes_kv ? stored.kv_scheme : "none",
          second.quantizes_kv ? second.kv_scheme : "none");
+  if (stored.kv_bits != 0 && second.kv_bits != 0 && stored.kv_bits != second.kv_bits)
+    tell("scheme of the KV cache", stored.kv_scheme, second.kv_scheme);
   const auto lacks = [](const StoredQuantization& list, const NamePattern& pattern) {
     return std::none_of(list.ignored.begin(), list.ignored.end(),
                         [&](const NamePattern& own) { return own.text() == pattern.text(); });

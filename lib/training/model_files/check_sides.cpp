@@ -19,6 +19,7 @@ constexpr std::int64_t kMostValues = 1 << 16;
 
 /// Keys and values have an amax of at most some hundreds: amax / 448 is below 1.
 constexpr float kLargestKv = 16.0F;
+constexpr float kLeastKvMultiplier = 2688.0F / (448.0F * kLargestKv);
 /// Inputs of layers have an amax of some tens in the median of a model.
 constexpr double kLargestInput = 1e4;
 /// Joined weights have one input, so their scales are the same but for the calibration.
@@ -70,6 +71,7 @@ class SideCheck {
   }
 
   void check_side(const SideTensor& side) {
+    if (side.side == SideScale::marker) return;
     const TensorSpec& spec = side.tensor.spec;
     if (!holds_numbers(spec)) {
       tell(kind_of(side.side), spec.name,
@@ -78,13 +80,15 @@ class SideCheck {
     }
     if (spec.name.ends_with("zero_point")) return;
     const std::vector<float> values = values_of(source_, side.tensor);
+    const bool is_bias = spec.name.ends_with("_bias");
     for (const float value : values)
-      if (!std::isfinite(value) || value <= 0.0F) {
+      if (!std::isfinite(value) || (value <= 0.0F && !is_bias)) {
         tell(kind_of(side.side), spec.name,
-             fmt::format("expected a finite scale above 0, got {}", value));
+             fmt::format("expected a finite {}, got {}", is_bias ? "offset" : "scale above 0",
+                         value));
         break;
       }
-    if (side.side == SideScale::kv_cache) check_kv_values(spec, values);
+    if (side.side == SideScale::kv_cache && !is_bias) check_kv_values(spec, values);
     if (side.side != SideScale::input) return;
     const std::string& owner = side.module;
     if (!owner.empty()) inputs_[owner] = values.empty() ? 0.0F : values[0];
@@ -101,12 +105,17 @@ class SideCheck {
       tell("KV scale", spec.name,
            fmt::format("expected one scale, or one for each of {}, got {}", counted(heads, "head"),
                        shape_text(spec.shape)));
-    const auto large = std::find_if(values.begin(), values.end(), [](float value) {
-      return std::isfinite(value) && value > kLargestKv;
+    // Of NVFP4, 2688 / amax multiplies keys and values; other scales divide them.
+    const bool multiplies = spec.name.ends_with("_global_scale");
+    const auto wrong = std::find_if(values.begin(), values.end(), [&](float value) {
+      return std::isfinite(value) &&
+             (multiplies ? value > 0.0F && value < kLeastKvMultiplier : value > kLargestKv);
     });
-    if (large != values.end())
+    if (wrong != values.end())
       tell("KV scale", spec.name,
-           fmt::format("expected a scale of up to {}, got {}: a reciprocal", kLargestKv, *large));
+           fmt::format("expected a scale of {} {}, got {}: a reciprocal",
+                       multiplies ? "at least" : "up to",
+                       multiplies ? kLeastKvMultiplier : kLargestKv, *wrong));
   }
 
   /// Whether the codes of a module are a fault already.
@@ -230,8 +239,8 @@ class SideCheck {
   void check_kv() {
     std::map<std::string, std::set<std::string>> layers;
     for (const SideTensor& side : model_.sides) {
-      if (side.side != SideScale::kv_cache) continue;
       const std::string& name = side.tensor.spec.name;
+      if (side.side != SideScale::kv_cache || name.ends_with("_bias")) continue;
       if (!model_.stored.quantizes_kv && model_.stored.has_forms)
         tell("KV scale", name,
              fmt::format("expected a scheme for the KV cache in {}, got none: servers ignore the "

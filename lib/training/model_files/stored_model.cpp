@@ -21,7 +21,7 @@ struct SideName {
   SideScale side;
 };
 
-constexpr std::array<SideName, 18> kSides{{{"input_scale", SideScale::input},
+constexpr std::array<SideName, 23> kSides{{{"input_scale", SideScale::input},
                                            {"qscale_act", SideScale::input},
                                            {"scale_input", SideScale::input},
                                            {"activation_scale", SideScale::input},
@@ -34,9 +34,14 @@ constexpr std::array<SideName, 18> kSides{{{"input_scale", SideScale::input},
                                            {"k_cache_scale", SideScale::kv_cache},
                                            {"v_cache_scale", SideScale::kv_cache},
                                            {"kv_cache_scale", SideScale::kv_cache},
+                                           {"k_global_scale", SideScale::kv_cache},
+                                           {"v_global_scale", SideScale::kv_cache},
+                                           {"k_proj.k_bias", SideScale::kv_cache},
+                                           {"v_proj.v_bias", SideScale::kv_cache},
                                            {"k_proj.output_scale", SideScale::kv_cache},
                                            {"v_proj.output_scale", SideScale::kv_cache},
                                            {"output_scale", SideScale::output},
+                                           {"q_global_scale", SideScale::attention},
                                            {"q_scale", SideScale::attention},
                                            {"prob_scale", SideScale::attention}}};
 
@@ -217,7 +222,7 @@ class Sorter {
     if (codes_.contains(spec.name) || model_.scales.contains(spec.name)) return;
     const SideScale side = side_scale(spec.name);
     const std::string module(without_last_part(spec.name));
-    if (unreadable_.contains(module)) return;
+    if (unreadable_.contains(module) || take_marker(spec, shard)) return;
     if (is_zero_point_of_zero(spec, shard)) {
       model_.scales.insert(spec.name);
       return;
@@ -244,6 +249,26 @@ class Sorter {
     else if (may_be_unknown_codes(spec))
       add_fault("unknown tensor", spec.name,
                 "floats, or codes and scales under names that are known", got_text(spec));
+  }
+
+  /// ComfyUI's marks that say how a file or a module is quantized: an FP8 tensor of its own, and a
+  /// text in JSON. Where that says FP8, codes and scales say the same.
+  bool take_marker(const TensorSpec& spec, std::size_t shard) {
+    constexpr std::int64_t kMost = 4096;
+    const bool marks_file = spec.name.ends_with("scaled_fp8") && is_fp8(spec.type);
+    const bool marks_module = ends_with_part(spec.name, "comfy_quant");
+    if ((!marks_file && !marks_module) || spec.shape.size() != 1 || spec.shape[0] > kMost)
+      return false;
+    if (marks_module) {
+      const std::unique_ptr<SafetensorsFile> file = source_.open(shard);
+      const std::span<const std::byte> bytes = file->find(spec.name).bytes;
+      const std::string text(reinterpret_cast<const char*>(bytes.data()), bytes.size());
+      if (text.find("\"float8_e4m3fn\"") == std::string::npos &&
+          text.find("\"float8_e5m2\"") == std::string::npos)
+        add_fault("config", spec.name, "the format float8_e4m3fn or float8_e5m2", text);
+    }
+    model_.sides.push_back({{spec, shard}, SideScale::marker, {}, false});
+    return true;
   }
 
   /// Some quantizers write the zero points of symmetric weights.
@@ -351,6 +376,8 @@ std::string_view to_string(SideScale side) {
       return "KV cache";
     case SideScale::attention:
       return "attention";
+    case SideScale::marker:
+      return "marker";
     case SideScale::none:
       break;
   }

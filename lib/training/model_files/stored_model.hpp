@@ -15,7 +15,7 @@
 namespace fp8lab {
 
 /// What the scales of a module that are not its weight's belong to.
-enum class SideScale : std::uint8_t { input, output, kv_cache, attention, none };
+enum class SideScale : std::uint8_t { input, output, kv_cache, attention, marker, none };
 
 /// By the ending of its name (`input_scale`, `k_scale` ...); `none` for other names.
 SideScale side_scale(std::string_view name);

@@ -55,6 +55,7 @@ struct StoredQuantization {
   bool says_no_blocks = false;            ///< scales are those of tensors or rows
   bool quantizes_kv = false;              ///< the KV cache is quantized
   bool kv_is_static = false;              ///< scales of the KV cache come from the files
+  std::int64_t kv_bits = 0;               ///< of the KV cache's numbers; 0 where it is not said
   std::string kv_scheme = {};             ///< how, in the words of the file; empty for no scheme
   std::string fp8_format = {};            ///< `fmt`; empty where it is not said
   std::string fault = {};                 ///< why no weight can be read; empty where they can

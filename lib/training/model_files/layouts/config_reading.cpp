@@ -77,9 +77,14 @@ void read_kv_scheme(const Json& config, const char* key, StoredQuantization& sto
   if (!has_value(config, key)) return;
   stored.quantizes_kv = true;
   const Json& scheme = config[key];
-  stored.kv_is_static = scheme == "static" || scheme == "FP8" || scheme == "NVFP4" ||
-                        (scheme.is_object() && scheme.contains("dynamic") &&
-                         scheme["dynamic"].is_boolean() && scheme["dynamic"] == false);
+  const Json dynamic = scheme.is_object() ? scheme.value("dynamic", Json()) : Json();
+  const std::string name = scheme.is_string() ? scheme.get<std::string>() : std::string();
+  // "local": groups have scales of their own under the tensor's from the file.
+  stored.kv_is_static = name == "static" || name == "FP8" || name == "INT8" ||
+                        name.starts_with("NVFP4") || dynamic == false || dynamic == "local";
+  stored.kv_bits = unsigned_of(scheme, "num_bits");
+  if (name == "FP8" || name == "INT8") stored.kv_bits = 8;
+  if (name.starts_with("NVFP4")) stored.kv_bits = 4;
   stored.kv_scheme = config[key].is_string() ? config[key].get<std::string>() : brief(config[key]);
 }
 

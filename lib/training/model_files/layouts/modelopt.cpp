@@ -77,6 +77,8 @@ WeightForm find_algorithm(const Json& config, const std::string& where) {
     if (algorithm.name == name) {
       WeightForm form = algorithm.form;
       const std::int64_t size = unsigned_of(config, "group_size");
+      // ModelOpt's preset of this algorithm has groups of 32; those of the others have 16.
+      if (name == "W4A8_NVFP4_FP8" && size == 32) form.k_block = size;
       const bool fits = size == 0 || form.scales == ScaleKind::plain || size == form.k_block;
       require(fits, where + ": group_size", fmt::format("{} in {}", form.k_block, name), size);
       return form;
