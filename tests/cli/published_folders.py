@@ -7,6 +7,7 @@ weights (code times scale); `refused` are parts of the message where it must not
 import json
 import shutil
 from dataclasses import dataclass, field
+from pathlib import Path
 
 import numpy as np
 
@@ -360,6 +361,16 @@ def quark():
                  {f"{a}.weight": decoded * np.float32(0.003), f"{b}.weight": narrow * np.repeat(factors, 32, -1)})
 
 
+def quark_rows():
+    """What Quark wrote and read itself, bit for bit (quark_rows.json)."""
+    for row in json.loads((Path(__file__).parent / "quark_rows.json").read_text())["rows"]:
+        codes, scale = ((dtype, shape, bytes.fromhex(text)) for dtype, shape, text in (row["codes"], row["scale"]))
+        values = np.frombuffer(bytes.fromhex(row["values"]), np.float32).reshape(2, 64)
+        config = {"quant_method": "quark", "exclude": ["lm_head"], "global_quant_config": {"weight": row["weight"]}}
+        yield Folder(f"Quark's own {row['weight']['dtype']} {row['weight']['qscheme']}", {ONE_FILE: {"m.weight": codes, "m.weight_scale": scale}},
+                     {"quantization_config": config}, {"m.weight": values})
+
+
 def shapes_of_scales():
     """The same numbers in 0, 1 and 2 dimensions; no elements; rows that lie as columns."""
     codes, decoded = fp8(96, 160)
@@ -436,6 +447,6 @@ def files():
 
 
 def folders():
-    for make in (qwen3_moe, qwen3_vl_moe, gpt_oss, llama4, kimi, minimax, glm, deepseek, modelopt, modelopt_w4a8, comfyui, vllm_experts, groups_and_patterns, quark,
+    for make in (qwen3_moe, qwen3_vl_moe, gpt_oss, llama4, kimi, minimax, glm, deepseek, modelopt, modelopt_w4a8, comfyui, vllm_experts, groups_and_patterns, quark, quark_rows,
                  shapes_of_scales, other_names, files):
         yield from make()

@@ -1,5 +1,5 @@
-// AMD's Quark, which is read: no package of it runs on a CPU that its folders could be compared
-// with.
+// AMD's Quark, which is read and never written. Its folders hold E4M3: it converts codes to
+// E4M3FNUZ in memory (amd-quark 0.13, torch/export/utils.py).
 
 #include <fmt/format.h>
 
