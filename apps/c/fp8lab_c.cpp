@@ -103,6 +103,10 @@ fp8lab_verdict verdict_of(Verdict verdict) {
   return FP8LAB_MISMATCH;
 }
 
+ProductOperand& operand_of(fp8lab_product& product, fp8lab_operand which) {
+  return which == FP8LAB_A ? product.operands.a : product.operands.b;
+}
+
 /// The name of a row of a table, ended with a zero; NULL behind the last one.
 template <class Rows>
 const char* name_at(const Rows& rows, std::size_t index) {
@@ -170,8 +174,7 @@ fp8lab_status fp8lab_product_operand(fp8lab_product* product, fp8lab_operand whi
   return guarded([&] {
     require_pointer(product, "product");
     const ElementType type = find_element_type(text(format_name, "format"));
-    TensorView& operand = which == FP8LAB_A ? product->operands.a : product->operands.b;
-    operand = matrix(type, codes, rows, k, which == FP8LAB_A ? "a" : "b");
+    operand_of(*product, which).codes = matrix(type, codes, rows, k, which == FP8LAB_A ? "a" : "b");
   });
 }
 
@@ -180,11 +183,10 @@ fp8lab_status fp8lab_product_scales(fp8lab_product* product, fp8lab_operand whic
                                     int64_t tile_rows, int64_t tile_k) {
   return guarded([&] {
     require_pointer(product, "product");
-    GemmOperands& o = product->operands;
-    const bool is_a = which == FP8LAB_A;
-    (is_a ? o.scale_a : o.scale_b) =
-        matrix(ElementType::f32, scales, rows, columns, is_a ? "scale_a" : "scale_b");
-    (is_a ? o.tiles_a : o.tiles_b) = ScaleTiles{tile_rows, tile_k};
+    ProductOperand& operand = operand_of(*product, which);
+    operand.scales =
+        matrix(ElementType::f32, scales, rows, columns, which == FP8LAB_A ? "scale_a" : "scale_b");
+    operand.tiles = ScaleTiles{tile_rows, tile_k};
   });
 }
 

@@ -15,6 +15,7 @@
 #include "fp8lab/core/error.hpp"
 #include "fp8lab/core/integer_list.hpp"
 #include "fp8lab/core/names.hpp"
+#include "fp8lab/product/calls.hpp"
 #include "fp8lab/verify/expect_attention.hpp"
 #include "json_number.hpp"
 #include "operands.hpp"
@@ -54,19 +55,22 @@ ExpectOptions options_of(const ExpectArguments& options) {
   expect.recipe = o.recipe;
   expect.threads = o.threads;
   expect.gemm = spec_of(o);
-  GemmOperands given;
-  given.a.type = given.b.type = ElementType::e4m3fn;
-  given.a.shape = {expect.m, expect.k};
-  given.b.shape = {expect.n, expect.k};
-  given.recipe = o.recipe;
   if (!options.inputs.empty()) {
     OperandOptions loaded = o;
     loaded.a = options.inputs[0];
     loaded.b = options.inputs[1];
-    given = load_operands(loaded);
-    expect.operands = given;
+    expect.operands = load_operands(loaded);
+    expect.gemm = with_call(*expect.operands, std::move(expect.gemm));
+    return expect;
   }
-  expect.gemm = with_call(o, given, std::move(expect.gemm));
+  GemmOperands drawn;
+  drawn.a.codes = {ElementType::e4m3fn, {expect.m, expect.k}, {}, false};
+  drawn.b.codes = {ElementType::e4m3fn, {expect.n, expect.k}, {}, false};
+  drawn.recipe = o.recipe;
+  // Operands that are drawn without a recipe need no scales, whatever the call's kernel takes.
+  expect.gemm = o.call.empty() || is_table_call(o.call)
+                    ? with_call(drawn, std::move(expect.gemm))
+                    : with_call(find_library_call(o.call), drawn, std::move(expect.gemm));
   return expect;
 }
 

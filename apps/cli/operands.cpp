@@ -22,10 +22,10 @@ std::optional<TensorView> load_optional(const std::string& name, std::vector<Ope
 }
 
 /// Sets the tensor scale that `text` is, or that the file of that name holds, or those of groups.
-void load_tensor_scale(std::string_view option, const std::string& text, float& all,
-                       std::vector<float>& each) {
+void load_tensor_scale(std::string_view option, const std::string& text, ProductOperand& operand) {
   if (text.empty()) return;
   char* end = nullptr;
+  float& all = operand.tensor_scale;
   all = std::strtof(text.c_str(), &end);
   if (*end == '\0') return;
   const Operand loaded = load_operand(text);
@@ -35,7 +35,7 @@ void load_tensor_scale(std::string_view option, const std::string& text, float& 
           "a number, or a file with one number or with [groups]",
           shape_text(loaded.tensor().shape));
   all = values.size() == 1 ? values.front() : 1.0F;
-  if (values.size() != 1) each = std::move(values);
+  if (values.size() != 1) operand.group_tensor_scales = std::move(values);
 }
 
 }  // namespace
@@ -114,11 +114,11 @@ std::optional<ElementType> element_type(const std::string& name) {
 }
 
 float one_tensor_scale(std::string_view option, const std::string& text) {
-  float all = 1.0F;
-  std::vector<float> each;
-  load_tensor_scale(option, text, all, each);
-  require(each.empty(), option, "one number", fmt::format("{}", each.size()));
-  return all;
+  ProductOperand operand;
+  load_tensor_scale(option, text, operand);
+  const std::size_t count = operand.group_tensor_scales.size();
+  require(count == 0, option, "one number", count);
+  return operand.tensor_scale;
 }
 
 std::optional<ScaleTiles> scale_tiles(std::string_view option, const std::string& text) {
@@ -132,19 +132,17 @@ GemmOperands load_operands(const OperandOptions& o) {
   loaded->push_back(load_operand(o.a, dtype));
   loaded->push_back(load_operand(o.b, o.dtype_b.empty() ? dtype : element_type(o.dtype_b)));
   GemmOperands operands;
-  operands.a = (*loaded)[0].tensor();
-  operands.b = (*loaded)[1].tensor();
-  operands.transpose_b = o.transpose_b;
-  operands.scale_a = load_optional(o.scale_a, *loaded, o.scale_format);
-  operands.scale_b = load_optional(o.scale_b, *loaded, o.scale_format);
-  load_tensor_scale("--tensor-scale-a", o.tensor_scale_a, operands.tensor_scale_a,
-                    operands.group_tensor_scales_a);
-  load_tensor_scale("--tensor-scale-b", o.tensor_scale_b, operands.tensor_scale_b,
-                    operands.group_tensor_scales_b);
-  operands.tiles_a = scale_tiles("--tiles-a", o.tiles_a);
-  operands.tiles_b = scale_tiles("--tiles-b", o.tiles_b);
-  operands.layout_a = find_scale_layout(o.scale_layout_a);
-  operands.layout_b = find_scale_layout(o.scale_layout_b);
+  operands.a = {.codes = (*loaded)[0].tensor(),
+                .scales = load_optional(o.scale_a, *loaded, o.scale_format),
+                .tiles = scale_tiles("--tiles-a", o.tiles_a),
+                .layout = find_scale_layout(o.scale_layout_a)};
+  operands.b = {.codes = (*loaded)[1].tensor(),
+                .transposed = o.transpose_b,
+                .scales = load_optional(o.scale_b, *loaded, o.scale_format),
+                .tiles = scale_tiles("--tiles-b", o.tiles_b),
+                .layout = find_scale_layout(o.scale_layout_b)};
+  load_tensor_scale("--tensor-scale-a", o.tensor_scale_a, operands.a);
+  load_tensor_scale("--tensor-scale-b", o.tensor_scale_b, operands.b);
   operands.c = load_optional(o.c, *loaded);
   operands.bias = load_optional(o.epilogue.bias, *loaded);
   operands.row_scales = load_optional(o.epilogue.row_scales, *loaded);
@@ -175,7 +173,9 @@ void use_call(const Command& command, OperandOptions& o) {
 
 GemmSpec spec_of(const OperandOptions& o) {
   GemmSpec spec;
-  spec.model = load_models(o.models).resolve(o.model);
+  const ModelBook book = load_models(o.models);
+  if (o.call.empty()) spec.model = book.resolve(o.model);
+  spec.call = o.call;
   spec.promotion_interval = o.promotion;
   spec.scale_order = find_scale_order(o.scale_order);
   if (!o.c_enters.empty()) spec.c_enters = find_c_placement(o.c_enters);
@@ -188,30 +188,10 @@ GemmSpec spec_of(const OperandOptions& o) {
   return spec;
 }
 
-GemmSpec with_call(const OperandOptions& o, const GemmOperands& operands, GemmSpec spec) {
-  if (o.call.empty()) return spec;
-  if (!is_table_call(o.call))
-    return fp8lab::with_call(find_library_call(o.call), operands, std::move(spec));
-  const TableCall call = parse_table_call(o.call);
-  return fp8lab::with_call(read_call_table(call.file), call, operands, std::move(spec));
-}
-
-Product load_product(const OperandOptions& o) {
-  GemmSpec spec = spec_of(o);
-  const GemmOperands operands = load_operands(o);
-  spec = with_call(o, operands, std::move(spec));
-  if (!o.call.empty() && !is_table_call(o.call)) {
-    const bool quantized = !operands.recipe.empty();
-    require_scales(find_library_call(o.call), quantized || operands.scale_a || operands.inverse_a,
-                   quantized || operands.scale_b || operands.inverse_b);
-  }
-  return make_product(operands, spec);
-}
+Product load_product(const OperandOptions& o) { return make_product(load_operands(o), spec_of(o)); }
 
 GroupedProduct load_grouped_product(const OperandOptions& o, const Groups& groups) {
-  require(!is_table_call(o.call), "--call", "a call by name: a table has no groups", o.call);
-  const LibraryCall* call = o.call.empty() ? nullptr : &find_library_call(o.call);
-  return make_grouped_product(load_operands(o), spec_of(o), groups, call);
+  return make_grouped_product(load_operands(o), spec_of(o), groups);
 }
 
 }  // namespace fp8lab::cli

@@ -68,10 +68,8 @@ GemmOperands load_operands(const OperandOptions& options);
 /// for one that was given and says otherwise, and for options that would count for nothing.
 void use_call(const Command& command, OperandOptions& options);
 
-/// How they are multiplied, but for what a call decides. Throws `Error`.
+/// How they are multiplied. Throws `Error`.
 GemmSpec spec_of(const OperandOptions& options);
-/// The same with what the call decides for these operands.
-GemmSpec with_call(const OperandOptions& options, const GemmOperands& operands, GemmSpec spec);
 
 /// Loads the operands and makes the product. Throws `Error`.
 Product load_product(const OperandOptions& options);

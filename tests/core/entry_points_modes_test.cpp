@@ -250,11 +250,12 @@ void add_products_in_modes(std::vector<Job>& jobs) {
          const Inputs& in = inputs();
          GemmOperands all;
          const std::span<const std::uint8_t> codes(in.scaled.a);
-         all.a = view_of(ElementType::e4m3fn, {2, 12, 512}, codes);
-         all.b = view_of(ElementType::e4m3fn, {2, 12, 512}, codes);
-         all.tensor_scale_a = 0.3F;
-         all.scale_a = view_of(ElementType::f32, {2, 12}, std::span<const float>(in.vector));
-         const GroupedProduct product = make_grouped_product(all, {}, {GroupKind::batched, {}, 0});
+         all.a.codes = view_of(ElementType::e4m3fn, {2, 12, 512}, codes);
+         all.b.codes = view_of(ElementType::e4m3fn, {2, 12, 512}, codes);
+         all.a.tensor_scale = 0.3F;
+         all.a.scales = view_of(ElementType::f32, {2, 12}, std::span<const float>(in.vector));
+         const GroupedProduct product =
+             make_grouped_product(all, {.model = "sm90.wgmma.e4m3"}, {GroupKind::batched, {}, 0});
          add(bits, compute(product, 2));
          std::vector<std::byte> d = golden_output(product);
          bits.add(std::span<const std::byte>(d));

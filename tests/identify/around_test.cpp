@@ -117,9 +117,9 @@ TEST_CASE(
     "[identify]") {
   const RandomProduct random({}, {.shape = {4, 3, 256}, .data = Data::wide});
   GemmOperands operands;
-  operands.a = view_of(ElementType::e4m3fn, {4, 256}, std::span(std::as_const(random.a)));
-  operands.b = view_of(ElementType::e4m3fn, {3, 256}, std::span(std::as_const(random.b)));
-  GemmSpec spec;
+  operands.a.codes = view_of(ElementType::e4m3fn, {4, 256}, std::span(std::as_const(random.a)));
+  operands.b.codes = view_of(ElementType::e4m3fn, {3, 256}, std::span(std::as_const(random.b)));
+  GemmSpec spec{.model = "sm90.wgmma.e4m3"};
   spec.model = "fused:F=11,terms=32";
   const GroupedProduct product =
       make_grouped_product(operands, spec, {GroupKind::k_ends, {0, 128, 256}, 0});
@@ -156,10 +156,11 @@ TEST_CASE("identify: of a group's outputs 64 rows and columns tell explanations 
   std::fill_n(random.a.begin(), 19 * 256, std::uint8_t{0x38});
   std::fill_n(random.b.begin(), 7 * 256, std::uint8_t{0x38});
   GemmOperands operands;
-  operands.a = view_of(ElementType::e4m3fn, {20, 256}, std::span(std::as_const(random.a)));
-  operands.b = view_of(ElementType::e4m3fn, {2, 4, 256}, std::span(std::as_const(random.b)));
-  const GroupedProduct product = make_grouped_product(operands, {.promotion_interval = 64},
-                                                      {GroupKind::row_ends, {14, 20}, 0});
+  operands.a.codes = view_of(ElementType::e4m3fn, {20, 256}, std::span(std::as_const(random.a)));
+  operands.b.codes = view_of(ElementType::e4m3fn, {2, 4, 256}, std::span(std::as_const(random.b)));
+  const GroupedProduct product =
+      make_grouped_product(operands, {.model = "sm90.wgmma.e4m3", .promotion_interval = 64},
+                           {GroupKind::row_ends, {14, 20}, 0});
   const std::vector<std::byte> right = golden_output(product, 1);
   const GroupedIdentification found =
       identify(product, Operand("got", {ElementType::f32, {20, 4}, right}, nullptr), 1);
@@ -176,10 +177,10 @@ TEST_CASE("identify: of a group's outputs 64 rows and columns tell explanations 
 TEST_CASE("identify: groups of one output each are enough", "[identify]") {
   RandomProduct random({}, {.shape = {2, 2, 256}, .data = Data::wide});
   GemmOperands operands;
-  operands.a = view_of(ElementType::e4m3fn, {2, 256}, std::span(std::as_const(random.a)));
-  operands.b = view_of(ElementType::e4m3fn, {2, 1, 256}, std::span(std::as_const(random.b)));
-  const GroupedProduct product =
-      make_grouped_product(operands, {}, {GroupKind::row_ends, {1, 2}, 0});
+  operands.a.codes = view_of(ElementType::e4m3fn, {2, 256}, std::span(std::as_const(random.a)));
+  operands.b.codes = view_of(ElementType::e4m3fn, {2, 1, 256}, std::span(std::as_const(random.b)));
+  const GroupedProduct product = make_grouped_product(operands, {.model = "sm90.wgmma.e4m3"},
+                                                      {GroupKind::row_ends, {1, 2}, 0});
   const GroupedIdentification found = identify(
       product, Operand("got", {ElementType::f32, {2, 1}, golden_output(product, 1)}, nullptr), 1);
   CHECK(found.group == 0);

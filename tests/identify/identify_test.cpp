@@ -327,10 +327,11 @@ TEST_CASE("identify: every group's outputs are compared, each with its own", "[v
   // Groups of 3, 12 and 5 rows, the last row in none.
   const RandomProduct random({.promotion_interval = 128}, {.shape = {21, 3 * 20, 256}});
   GemmOperands operands;
-  operands.a = view_of(ElementType::e4m3fn, {21, 256}, std::span(random.a));
-  operands.b = view_of(ElementType::e4m3fn, {3, 20, 256}, std::span(random.b));
-  const GroupedProduct product = make_grouped_product(operands, {.promotion_interval = 128},
-                                                      {GroupKind::row_ends, {3, 15, 20}, 0});
+  operands.a.codes = view_of(ElementType::e4m3fn, {21, 256}, std::span(random.a));
+  operands.b.codes = view_of(ElementType::e4m3fn, {3, 20, 256}, std::span(random.b));
+  const GroupedProduct product =
+      make_grouped_product(operands, {.model = "sm90.wgmma.e4m3", .promotion_interval = 128},
+                           {GroupKind::row_ends, {3, 15, 20}, 0});
   const std::vector<std::byte> right = golden_output(product);
   const std::array<std::string, 2> models{"sm90.wgmma.e4m3", "exact"};
   const auto find = [&](const std::vector<std::byte>& got) {

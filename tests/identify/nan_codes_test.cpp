@@ -128,10 +128,11 @@ TEST_CASE("identify: NaN of any code in any group", "[identify]") {
     RandomProduct random({}, {.shape = {21, 3 * 6, 64}});
     for (const std::size_t row : {1U, 4U, 16U}) random.a[row * 64 + 3] = 0x7f;
     GemmOperands operands;
-    operands.a = view_of(ElementType::e4m3fn, {21, 64}, std::span(std::as_const(random.a)));
-    operands.b = view_of(ElementType::e4m3fn, {3, 6, 64}, std::span(std::as_const(random.b)));
-    const GroupedProduct product = make_grouped_product(operands, {.output = default_output(id)},
-                                                        {GroupKind::row_ends, {3, 15, 20}, 0});
+    operands.a.codes = view_of(ElementType::e4m3fn, {21, 64}, std::span(std::as_const(random.a)));
+    operands.b.codes = view_of(ElementType::e4m3fn, {3, 6, 64}, std::span(std::as_const(random.b)));
+    const GroupedProduct product =
+        make_grouped_product(operands, {.model = "sm90.wgmma.e4m3", .output = default_output(id)},
+                             {GroupKind::row_ends, {3, 15, 20}, 0});
     std::vector<std::byte> got = golden_output(product);
     CHECK(spread_nan(id, got) == 18);
     const auto identified = [&] {

@@ -144,10 +144,11 @@ TEST_CASE("identify: the first of the best explanations holds for every group th
   std::fill_n(random.a.begin(), 16 * 256, std::uint8_t{0x38});
   std::fill_n(random.b.begin(), 4 * 256, std::uint8_t{0x38});
   GemmOperands operands;
-  operands.a = view_of(ElementType::e4m3fn, {20, 256}, std::span(std::as_const(random.a)));
-  operands.b = view_of(ElementType::e4m3fn, {3, 4, 256}, std::span(std::as_const(random.b)));
-  const GroupedProduct product = make_grouped_product(operands, {.promotion_interval = 64},
-                                                      {GroupKind::row_ends, {16, 18, 20}, 0});
+  operands.a.codes = view_of(ElementType::e4m3fn, {20, 256}, std::span(std::as_const(random.a)));
+  operands.b.codes = view_of(ElementType::e4m3fn, {3, 4, 256}, std::span(std::as_const(random.b)));
+  const GroupedProduct product =
+      make_grouped_product(operands, {.model = "sm90.wgmma.e4m3", .promotion_interval = 64},
+                           {GroupKind::row_ends, {16, 18, 20}, 0});
   const std::vector<std::byte> got = golden_output(product);
   const GroupedIdentification found =
       identify(product, Operand("got", {ElementType::f32, {20, 4}, got}, nullptr), 1);

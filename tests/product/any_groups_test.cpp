@@ -88,11 +88,10 @@ class AnyGroups {
   void check() {
     const GemmOperands all = whole();
     const Groups groups{kind_, values_, 0};
-    const LibraryCall* call = model_ == AnyModel::call ? &call_named() : nullptr;
     const GroupedProduct made =
         model_ == AnyModel::unknown
             ? make_grouped_product_of_unknown_model(all, spec_.output, groups, spec_.epilogue)
-            : make_grouped_product(all, spec_, groups, call);
+            : make_grouped_product(all, of_groups(), groups);
     const std::vector<float> got = compute(made, 1);
     const std::vector<std::byte> codes = golden_output(made, 1);
     const std::int64_t rows = one_matrix_ ? a_rows_ : count_ * m_;
@@ -225,6 +224,17 @@ class AnyGroups {
                        to_string(spec_.epilogue.activation), turned_, of_groups_);
   }
 
+  /// The spec of all groups: a call, or a model.
+  [[nodiscard]] GemmSpec of_groups() const {
+    GemmSpec spec = spec_;
+    if (model_ != AnyModel::call) return spec;
+    spec.call = call_named().name;
+    spec.model.clear();  // which the call sets, as these
+    spec.promotion_interval = 0;
+    spec.scale_order = ScaleOrder::product_then_fma;
+    return spec;
+  }
+
   [[nodiscard]] const LibraryCall& call_named() const {
     return find_library_call(scales_ == AnyScales::tiles ? "triton.block.hopper"
                                                          : "cublaslt.h100.slow");
@@ -248,24 +258,24 @@ class AnyGroups {
   GemmOperands whole() {
     GemmOperands all;
     const ElementType e4m3 = ElementType::e4m3fn;
-    all.a = view_of(e4m3, stacked() ? Shape{count_, m_, k_} : Shape{a_rows_, k_},
-                    std::span(std::as_const(a_)));
+    all.a.codes = view_of(e4m3, stacked() ? Shape{count_, m_, k_} : Shape{a_rows_, k_},
+                          std::span(std::as_const(a_)));
     turned_b_ = turned_ ? turned(b_, n_, k_) : b_;
     Shape of_b{turned_ ? k_ : n_, turned_ ? n_ : k_};
     if (!along_k()) of_b.insert(of_b.begin(), count_);
-    all.b = view_of(e4m3, of_b, std::span(std::as_const(turned_b_)));
-    all.transpose_b = turned_;
+    all.b.codes = view_of(e4m3, of_b, std::span(std::as_const(turned_b_)));
+    all.b.transposed = turned_;
     if (scales_ != AnyScales::none) {
       const std::int64_t tiles = scales_ == AnyScales::tiles ? k_ / kTileTerms : 1;
       const bool levels = along_k() && scales_ == AnyScales::rows;
-      all.scale_a =
+      all.a.scales =
           view(scale_a_, stacked() || levels ? Shape{count_, m_, tiles} : Shape{a_rows_, tiles});
-      all.scale_b =
+      all.b.scales =
           view(scale_b_, along_k() && !levels ? Shape{n_, tiles} : Shape{count_, n_, tiles});
-      if (scales_ == AnyScales::tiles) all.tiles_a = all.tiles_b = ScaleTiles{1, kTileTerms};
-      all.group_tensor_scales_a = tensor_a_;
-      all.group_tensor_scales_b = tensor_b_;
-      all.tensor_scale_a = one_tensor_a_;
+      if (scales_ == AnyScales::tiles) all.a.tiles = all.b.tiles = ScaleTiles{1, kTileTerms};
+      all.a.group_tensor_scales = tensor_a_;
+      all.b.group_tensor_scales = tensor_b_;
+      all.a.tensor_scale = one_tensor_a_;
     }
     const auto around = [&](const std::vector<float>& values, std::int64_t each) {
       return view(values, of_groups_ ? Shape{count_, each} : Shape{each});
@@ -288,8 +298,8 @@ class AnyGroups {
     own_a_ = columns_of(lines_of(a_, group.rows, k_), k_, group.begin, group.end);
     own_b_ = columns_of(lines_of(b_, of_b, k_), k_, group.begin, group.end);
     GemmOperands one;
-    one.a = view_of(ElementType::e4m3fn, {rows, k}, std::span(std::as_const(own_a_)));
-    one.b = view_of(ElementType::e4m3fn, {n_, k}, std::span(std::as_const(own_b_)));
+    one.a.codes = view_of(ElementType::e4m3fn, {rows, k}, std::span(std::as_const(own_a_)));
+    one.b.codes = view_of(ElementType::e4m3fn, {n_, k}, std::span(std::as_const(own_b_)));
     if (scales_ != AnyScales::none) {
       const bool in_tiles = scales_ == AnyScales::tiles;
       const std::int64_t tiles = in_tiles ? k_ / kTileTerms : 1;
@@ -305,12 +315,12 @@ class AnyGroups {
       };
       own_scale_a_ = own(scale_a_, group.rows, m_);
       own_scale_b_ = own(scale_b_, of_b, n_);
-      one.scale_a = view(own_scale_a_, {rows, in_tiles ? k / kTileTerms : 1});
-      one.scale_b = view(own_scale_b_, {n_, in_tiles ? k / kTileTerms : 1});
-      if (in_tiles) one.tiles_a = one.tiles_b = ScaleTiles{1, kTileTerms};
+      one.a.scales = view(own_scale_a_, {rows, in_tiles ? k / kTileTerms : 1});
+      one.b.scales = view(own_scale_b_, {n_, in_tiles ? k / kTileTerms : 1});
+      if (in_tiles) one.a.tiles = one.b.tiles = ScaleTiles{1, kTileTerms};
       const auto at = static_cast<std::size_t>(g);
-      one.tensor_scale_a = tensor_a_.empty() ? one_tensor_a_ : tensor_a_[at];
-      if (!tensor_b_.empty()) one.tensor_scale_b = tensor_b_[at];
+      one.a.tensor_scale = tensor_a_.empty() ? one_tensor_a_ : tensor_a_[at];
+      if (!tensor_b_.empty()) one.b.tensor_scale = tensor_b_[at];
     }
     const std::int64_t level = of_groups_ ? g : 0;
     own_bias_ = bias_.empty() ? bias_ : lines_of(bias_, {level}, n_);
@@ -349,7 +359,7 @@ class AnyGroups {
   bool turned_ = false;
   bool one_matrix_ = false;
   bool of_groups_ = false;
-  GemmSpec spec_;
+  GemmSpec spec_{.model = "sm90.wgmma.e4m3"};
   std::vector<std::int64_t> values_;
   std::vector<GroupByHand> groups_;
   std::vector<std::uint8_t> a_, b_, turned_b_, own_a_, own_b_;

@@ -3,10 +3,13 @@
 #include <fmt/format.h>
 
 #include <functional>
+#include <span>
 #include <string>
+#include <vector>
 
 #include "catch.hpp"
 #include "fp8lab/product/calls.hpp"
+#include "fp8lab/product/grouped_product.hpp"
 #include "message_of.hpp"
 #include "product/ones.hpp"
 
@@ -68,9 +71,9 @@ TEST_CASE("a call in a table: what is refused, word for word", "[product]") {
                         const std::function<void(GemmOperands&, GemmSpec&)>& change,
                         const std::string& expected) {
     GemmOperands operands;
-    operands.a = test::codes({3, 512});
-    operands.b = test::codes({4, 512}, ElementType::e5m2);
-    GemmSpec spec;
+    operands.a.codes = test::codes({3, 512});
+    operands.b.codes = test::codes({4, 512}, ElementType::e5m2);
+    GemmSpec spec{.model = "sm90.wgmma.e4m3"};
     change(operands, spec);
     CHECK(test::message_of(
               [&] { (void)with_call(table, parse_table_call(text), operands, spec); }) == expected);
@@ -91,12 +94,12 @@ TEST_CASE("a call in a table: what is refused, word for word", "[product]") {
   call("t.csv:slow,output=f16", same,
        "call: expected output=f32, as the product's, got t.csv:slow,output=f16");
   call(
-      "t.csv:slow,order=tree", [](GemmOperands& o, GemmSpec&) { o.scale_a = test::real({3}); },
+      "t.csv:slow,order=tree", [](GemmOperands& o, GemmSpec&) { o.a.scales = test::real({3}); },
       "`scale_a`: expected one scale, as the calls of the table had, got 3");
   call(
       "t.csv:slow,order=tree",
       [](GemmOperands& o, GemmSpec&) {
-        o.scale_b = test::real({4, 1});
+        o.b.scales = test::real({4, 1});
       },
       "`scale_b`: expected one scale, as the calls of the table had, got 4");
   call(
@@ -113,42 +116,87 @@ TEST_CASE("a call in a table: what is refused, word for word", "[product]") {
   call(
       "t.csv:slow,order=tree",
       [](GemmOperands& o, GemmSpec&) {
-        o.a = test::real({3, 512});
+        o.a.codes = test::real({3, 512});
       },
       "A: expected e4m3fn or e5m2 with a table, got f32");
   call(
       "t.csv:slow,order=tree",
       [](GemmOperands& o, GemmSpec&) {
-        o.b = test::codes({4, 512}, ElementType::e4m3fnuz);
+        o.b.codes = test::codes({4, 512}, ElementType::e4m3fnuz);
       },
       "B: expected e4m3fn or e5m2 with a table, got e4m3fnuz");
   call(
       "t.csv:slow,order=tree",
       [](GemmOperands& o, GemmSpec&) {
-        o.b = test::codes({4, 512});
+        o.b.codes = test::codes({4, 512});
       },
       "call: expected a call in t.csv, got 3x4x512 of e4m3fn and e4m3fn to f32, slow");
   call(
       "t.csv:slow,order=tree",
       [](GemmOperands& o, GemmSpec&) {
-        o.a = test::codes({5, 512});
+        o.a.codes = test::codes({5, 512});
       },
       "call: expected a call in t.csv, got 5x4x512 of e4m3fn and e5m2 to f32, slow");
   call(
       "t.csv:slow,order=tree",
       [](GemmOperands& o, GemmSpec&) {
-        o.b = test::codes({4, 512, 1}, ElementType::e5m2);
+        o.b.codes = test::codes({4, 512, 1}, ElementType::e5m2);
       },
-      "call: expected matrices with a table, got another number of dimensions");
+      "B: expected a matrix [n, k], got e5m2 [4, 512, 1]");
   call(
-      "t.csv:slow,order=tree", [](GemmOperands& o, GemmSpec&) { o.a = test::codes({512}); },
-      "call: expected matrices with a table, got another number of dimensions");
+      "t.csv:slow,order=tree", [](GemmOperands& o, GemmSpec&) { o.a.codes = test::codes({512}); },
+      "A: expected a matrix [m, k], got e4m3fn [512]");
   call(
       "t.csv:slow,order=tree", [](GemmOperands&, GemmSpec& s) { s.split.parts = 3; },
       "`split_k`: expected none with a table, which sets it, got 3");
   call(
       "t.csv:slow,order=tree", [](GemmOperands&, GemmSpec& s) { s.output.format = FormatId::bf16; },
       "call: expected a call in t.csv, got 3x4x512 of e4m3fn and e5m2 to bf16, slow");
+}
+
+TEST_CASE("a spec names a model or a call, and a call's own settings only once", "[product]") {
+  GemmOperands operands;
+  operands.a.codes = test::codes({3, 256});
+  operands.b.codes = test::codes({4, 256});
+  const auto said = [&](const GemmSpec& spec) {
+    return test::message_of([&] { (void)make_product(operands, spec); });
+  };
+  const auto set = [](std::string_view name, std::string_view got) {
+    return fmt::format("`{}`: expected none with call 'cublaslt.h100.slow', which sets it, got {}",
+                       name, got);
+  };
+  const std::string call = "cublaslt.h100.slow";
+  CHECK(said({}) ==
+        "`model`: expected an instruction, or the name of a library call (`call`), got neither");
+  CHECK(said({.model = "fp32", .call = call}) == set("model", "fp32"));
+  CHECK(said({.call = call, .promotion_interval = 64}) == set("promotion", "64"));
+  CHECK(said({.call = call, .scale_order = ScaleOrder::product_then_add}) ==
+        set("scale_order", "product_then_add"));
+  const Product by_call = make_product(operands, {.call = call});
+  CHECK(by_call.model == "sm90.wgmma.e4m3");
+  CHECK(by_call.problem.promotion_interval == 128);
+}
+
+TEST_CASE("operands that are parts of larger matrices are read in place", "[product]") {
+  std::vector<std::byte> matrix(9 * 512);
+  for (std::size_t i = 0; i < matrix.size(); ++i) matrix[i] = static_cast<std::byte>(i * 37 % 113);
+  const std::span<const std::byte> whole(matrix);
+  GemmOperands dense;
+  dense.a.codes = test::codes({3, 256});
+  dense.b.codes = test::codes({4, 256});
+  GemmOperands parts = dense;
+  // Every third row from the sixth upwards, and every second term.
+  parts.a.codes = {ElementType::e4m3fn, {3, 256}, whole.subspan(6 * 512), false};
+  parts.a.strides = {-3 * 512, 2};
+  std::vector<std::byte> copied;
+  for (const std::size_t row : {6U, 3U, 0U})
+    for (std::size_t k = 0; k < 256; ++k) copied.push_back(whole[row * 512 + 2 * k]);
+  dense.a.codes.bytes = copied;
+  const GemmSpec spec{.model = "sm90.wgmma.e4m3"};
+  CHECK(compute(make_product(parts, spec)) == compute(make_product(dense, spec)));
+  CHECK(test::message_of([&] {
+          (void)make_grouped_product(parts, spec, {GroupKind::row_ends, {3}, 0});
+        }) == "A: expected a dense tensor, with groups, got a part of a larger one");
 }
 
 TEST_CASE("library calls: the splits and formats of others are refused, word for word",
@@ -170,11 +218,11 @@ TEST_CASE("library calls: the splits and formats of others are refused, word for
     if (known.empty()) known = "K whole";
     const auto splitted = [&, &own = one](SplitCut cut, SplitOrder order, std::int64_t tile) {
       GemmOperands operands;
-      operands.a = test::codes({3, 512});
-      operands.b = test::codes({4, 512});
-      operands.a.type = operands.b.type =
+      operands.a.codes = test::codes({3, 512});
+      operands.b.codes = test::codes({4, 512});
+      operands.a.codes.type = operands.b.codes.type =
           element_type_of(find_instruction_model(own.model).a_format);
-      GemmSpec spec;
+      GemmSpec spec{.model = "sm90.wgmma.e4m3"};
       spec.split = {.parts = 2, .tile = tile, .cut = cut, .order = order};
       std::int64_t got = 0;
       const std::string said =
@@ -194,8 +242,8 @@ TEST_CASE("library calls: the splits and formats of others are refused, word for
       }
   }
   GemmOperands others;
-  others.a = test::codes({3, 512}, ElementType::e4m3fnuz);
-  others.b = test::codes({4, 512});
+  others.a.codes = test::codes({3, 512}, ElementType::e4m3fnuz);
+  others.b.codes = test::codes({4, 512});
   CHECK(test::message_of(
             [&] { (void)with_call(find_library_call("cublaslt.h100.fast"), others, {}); }) ==
         "call: expected operands in formats that cublaslt.h100.fast reads (e4m3fn x e4m3fn, e5m2 x "

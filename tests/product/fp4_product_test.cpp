@@ -34,8 +34,8 @@ struct Data {
 
   [[nodiscard]] GemmOperands operands(const std::string& recipe) const {
     GemmOperands o;
-    o.a = view_of(ElementType::f32, {kM, kK}, std::span<const float>(a));
-    o.b = view_of(ElementType::f32, {kN, kK}, std::span<const float>(b));
+    o.a.codes = view_of(ElementType::f32, {kM, kK}, std::span<const float>(a));
+    o.b.codes = view_of(ElementType::f32, {kN, kK}, std::span<const float>(b));
     o.recipe = recipe;
     return o;
   }
@@ -117,15 +117,15 @@ TEST_CASE("mxfp6 and mxfp4: their instructions take what their recipes make", "[
 TEST_CASE("fp4 operands: what does not fit is refused", "[product]") {
   const std::vector<std::uint8_t> codes(kM * kK, 0x11);
   GemmOperands o;
-  o.a = view_of(ElementType::e2m1, {kM, kK}, std::span<const std::uint8_t>(codes));
-  o.b = o.a;
+  o.a.codes = view_of(ElementType::e2m1, {kM, kK}, std::span<const std::uint8_t>(codes));
+  o.b.codes = o.a.codes;
   CHECK_THROWS_WITH(make_product(o, {.model = "sm100.tcgen05.mxf4nvf4"}),
                     contains("codes of 4 bits"));
   const std::vector<std::uint8_t> good(kM * kK, 0x1);
-  o.a = view_of(ElementType::e2m1, {kM, kK}, std::span<const std::uint8_t>(good));
-  o.b = o.a;
+  o.a.codes = view_of(ElementType::e2m1, {kM, kK}, std::span<const std::uint8_t>(good));
+  o.b.codes = o.a.codes;
   CHECK_NOTHROW(make_product(o, {.model = "sm100.tcgen05.mxf4nvf4"}));
-  o.tensor_scale_a = 2.0F;
+  o.a.tensor_scale = 2.0F;
   CHECK_THROWS_WITH(make_product(o, {.model = "sm100.tcgen05.mxf4nvf4"}),
                     contains("a_scales.tensor_scale"));
 }

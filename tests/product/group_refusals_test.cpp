@@ -24,9 +24,9 @@ using RefusedPart = std::function<void(GemmOperands&, GemmSpec&, Groups&)>;
 std::string said_of_groups(const Groups& groups, const RefusedPart& change) {
   GemmOperands operands;
   const bool stacked = groups.kind == GroupKind::batched || groups.kind == GroupKind::row_counts;
-  operands.a = stacked ? codes({2, 3, 32}) : codes({6, 32});
-  operands.b = groups.kind == GroupKind::k_ends ? codes({4, 32}) : codes({2, 4, 32});
-  GemmSpec spec;
+  operands.a.codes = stacked ? codes({2, 3, 32}) : codes({6, 32});
+  operands.b.codes = groups.kind == GroupKind::k_ends ? codes({4, 32}) : codes({2, 4, 32});
+  GemmSpec spec{.model = "sm90.wgmma.e4m3"};
   Groups wrong = groups;
   change(operands, spec, wrong);
   return message_of([&] { (void)make_grouped_product(operands, spec, wrong); });
@@ -61,32 +61,32 @@ TEST_CASE("grouped: what is refused of each kind of groups, word for word", "[pr
         "A: expected [groups, m, k], for row_counts, got [4, 8, 2, 3]",
         "A: expected [m, k of all groups], for k_ends, got [4, 8, 2, 3]"},
        [](O& o, S&, G&) {
-         o.a = codes({4, 8, 2, 3});
+         o.a.codes = codes({4, 8, 2, 3});
        });
   each({"B: expected [groups, n, k], for batched, got [32]",
         "B: expected [groups, n, k], for row_ends, got [32]",
         "B: expected [groups, n, k], for row_indices, got [32]",
         "B: expected [groups, n, k], for row_counts, got [32]",
         "B: expected [n, k of all groups], for k_ends, got [32]"},
-       [](O& o, S&, G&) { o.b = codes({32}); });
+       [](O& o, S&, G&) { o.b.codes = codes({32}); });
   each({"B: expected [groups, k, n], for batched, got [32]",
         "B: expected [groups, k, n], for row_ends, got [32]",
         "B: expected [groups, k, n], for row_indices, got [32]",
         "B: expected [groups, k, n], for row_counts, got [32]",
         "B: expected [k of all groups, n], for k_ends, got [32]"},
-       [](O& o, S&, G&) { o.b = codes({32}), o.transpose_b = true; });
+       [](O& o, S&, G&) { o.b.codes = codes({32}), o.b.transposed = true; });
   all("output_scale: expected a number: with groups, amax would be ambiguous (of one group, or of "
       "all), got amax",
       [](O&, S& s, G&) { s.epilogue.scale_by_amax = true; });
   all("scales: expected tensors, with groups, got scales that are already loaded",
-      [](O& o, S&, G&) { o.inverse_a = InverseScales{}; });
+      [](O& o, S&, G&) { o.a.inverse = InverseScales{}; });
   all("scales: expected tensors, with groups, got scales that are already loaded",
-      [](O& o, S&, G&) { o.inverse_b = InverseScales{}; });
+      [](O& o, S&, G&) { o.b.inverse = InverseScales{}; });
   all("tensor_scale_a: expected one for all groups, or one per group, got both", [](O& o, S&, G&) {
-    o.tensor_scale_a = 2.0F, o.group_tensor_scales_a = {1.0F, 2.0F};
+    o.a.tensor_scale = 2.0F, o.a.group_tensor_scales = {1.0F, 2.0F};
   });
   all("tensor_scale_b: expected one value, or 2, one per group, got 3", [](O& o, S&, G&) {
-    o.group_tensor_scales_b = {1.0F, 2.0F, 3.0F};
+    o.b.group_tensor_scales = {1.0F, 2.0F, 3.0F};
   });
   each({"C: expected [2, 3, 4], got [3, 5, 7]", "C: expected [6, 4], got [3, 5, 7]",
         "C: expected [6, 4], got [3, 5, 7]", "C: expected [2, 3, 4], got [3, 5, 7]",
@@ -124,7 +124,7 @@ TEST_CASE("grouped: what is refused of each kind of groups, word for word", "[pr
         "[6, 1] (1x32 tiles), [6, 2] (1x16 tiles); other tiles must be named, such as 64x64, got "
         "[7, 5]"},
        [](O& o, S&, G&) {
-         o.scale_a = real({7, 5});
+         o.a.scales = real({7, 5});
        });
   each({"scale_b: expected one value, [2], or [2, ...] with the grid [4, 32] of one group, got [7, "
         "5]",
@@ -138,7 +138,7 @@ TEST_CASE("grouped: what is refused of each kind of groups, word for word", "[pr
         "[4, 1] (1x32 tiles), [4, 2] (1x16 tiles); other tiles must be named, such as 64x64, got "
         "[7, 5]"},
        [](O& o, S&, G&) {
-         o.scale_b = real({7, 5});
+         o.b.scales = real({7, 5});
        });
   each({"scale_a: expected one value, [3] or [3, 1], [3, 1] (1x128 tiles), [1, 1] (128x128 tiles), "
         "[3, 1] (1x32 tiles), [3, 2] (1x16 tiles); other tiles must be named, such as 64x64, got "
@@ -156,7 +156,7 @@ TEST_CASE("grouped: what is refused of each kind of groups, word for word", "[pr
         "[6, 1] (1x32 tiles), [6, 2] (1x16 tiles); other tiles must be named, such as 64x64, got "
         "[2, 5, 1]"},
        [](O& o, S&, G&) {
-         o.scale_a = real({2, 5, 1});
+         o.a.scales = real({2, 5, 1});
        });
   each({"group 0: A: expected floats, since a recipe quantizes them, got e4m3fn [3, 32]",
         "group 0: A: expected floats, since a recipe quantizes them, got e4m3fn [2, 32]",
@@ -169,7 +169,7 @@ TEST_CASE("grouped: what is refused of each kind of groups, word for word", "[pr
         "scales: expected none, since the recipe makes them, got scales of your own",
         "scales: expected none, since the recipe makes them, got scales of your own",
         "recipe: expected none, with groups along k: quantize each group first, got te-current"},
-       [](O& o, S&, G&) { o.recipe = "te-current", o.scale_a = real({1}); });
+       [](O& o, S&, G&) { o.recipe = "te-current", o.a.scales = real({1}); });
   all("alignment: expected 0 or more, got -1", [](O&, S&, G& g) { g.alignment = -1; });
   each({"accepted", "row_ends: expected groups that start at multiples of 4, got group 1 at 2",
         "row_indices: expected groups that start at multiples of 4, got group 1 at 2", "accepted",
@@ -218,12 +218,12 @@ TEST_CASE("grouped: what is refused of each kind of groups, word for word", "[pr
        [](O&, S& s, G&) { s.promotion_interval = 33; });
   for (const std::size_t stacked : {0U, 3U})
     CHECK(said_of_groups(kinds_of_groups()[stacked], [](O& o, S&, G&) {
-            o.a = codes({3, 2, 32});
+            o.a.codes = codes({3, 2, 32});
           }) == "A: expected [2, m, k], with as many groups as B, got [3, 2, 32]");
   CHECK(said_of_groups(kinds_of_groups()[4],
                        [](O& o, S&, G&) {
-                         o.a = codes({2, 32});
-                         o.scale_a = real({2, 2});
+                         o.a.codes = codes({2, 32});
+                         o.a.scales = real({2, 2});
                        }) ==
         "scale_a: expected [2, 2, 1] for one scale per row of each group, or named tiles for a "
         "grid over all terms, got [2, 2], which could be either");

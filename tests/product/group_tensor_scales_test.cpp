@@ -53,16 +53,16 @@ struct Data {
                                                static_cast<std::size_t>(count) * size));
     };
     GemmOperands o;
-    o.a = view(ElementType::e4m3fn, a, kRows, kTerms);
-    o.b = view(ElementType::e4m3fn, b, kColumns, kTerms);
-    o.scale_a = view(ElementType::f32, scale_a, kRows, 2);
-    o.scale_b = view(ElementType::f32, scale_b, kColumns, 2);
-    o.tiles_a = o.tiles_b = ScaleTiles{1, 128};
+    o.a.codes = view(ElementType::e4m3fn, a, kRows, kTerms);
+    o.b.codes = view(ElementType::e4m3fn, b, kColumns, kTerms);
+    o.a.scales = view(ElementType::f32, scale_a, kRows, 2);
+    o.b.scales = view(ElementType::f32, scale_b, kColumns, 2);
+    o.a.tiles = o.b.tiles = ScaleTiles{1, 128};
     return o;
   }
 };
 
-const GemmSpec kSpec{.promotion_interval = 128};
+const GemmSpec kSpec{.model = "sm90.wgmma.e4m3", .promotion_interval = 128};
 
 void check_same(std::span<const float> got, const std::vector<float>& right, std::int64_t group) {
   REQUIRE(got.size() == right.size());
@@ -77,15 +77,15 @@ void check_same(std::span<const float> got, const std::vector<float>& right, std
 TEST_CASE("groups: a tensor scale of each", "[product]") {
   const Data data;
   GemmOperands all = data.operands(0, kGroups, false);
-  all.group_tensor_scales_a = data.tensor_a;
-  all.group_tensor_scales_b = data.tensor_b;
+  all.a.group_tensor_scales = data.tensor_a;
+  all.b.group_tensor_scales = data.tensor_b;
   const std::vector<float> d =
       compute(make_grouped_product(all, kSpec, {GroupKind::batched, {}, 0}));
   for (std::int64_t g = 0; g < kGroups; ++g) {
     const auto at = static_cast<std::size_t>(g);
     GemmOperands one = data.operands(g, 1, true);
-    one.tensor_scale_a = data.tensor_a[at];
-    one.tensor_scale_b = data.tensor_b[at];
+    one.a.tensor_scale = data.tensor_a[at];
+    one.b.tensor_scale = data.tensor_b[at];
     check_same(std::span(d).subspan(at * kRows * kColumns, kRows * kColumns),
                compute(make_product(one, kSpec)), g);
   }
@@ -94,16 +94,16 @@ TEST_CASE("groups: a tensor scale of each", "[product]") {
 TEST_CASE("groups: a tensor scale of each group of terms", "[product]") {
   const Data data;
   GemmOperands whole = data.operands(0, 1, true);
-  whole.group_tensor_scales_a = {1.25F, 0.3F};
-  whole.tensor_scale_b = 0.7F;
+  whole.a.group_tensor_scales = {1.25F, 0.3F};
+  whole.b.tensor_scale = 0.7F;
   const GroupedProduct product =
       make_grouped_product(whole, kSpec, {GroupKind::k_ends, {128, 256}, 0});
   const std::vector<float> d = compute(product);
   for (std::int64_t g = 0; g < 2; ++g) {
     const auto at = static_cast<std::size_t>(g);
     GemmOperands one = data.operands(0, 1, true);
-    one.tensor_scale_a = whole.group_tensor_scales_a[at];
-    one.tensor_scale_b = 0.7F;
+    one.a.tensor_scale = whole.a.group_tensor_scales[at];
+    one.b.tensor_scale = 0.7F;
     const Product part = take_k(make_product(one, kSpec), g * 128, g * 128 + 128);
     check_same(std::span(d).subspan(at * kRows * kColumns, kRows * kColumns), compute(part), g);
   }
@@ -112,20 +112,20 @@ TEST_CASE("groups: a tensor scale of each group of terms", "[product]") {
 TEST_CASE("groups: tensor scales that do not fit are refused", "[product]") {
   const Data data;
   GemmOperands all = data.operands(0, kGroups, false);
-  all.group_tensor_scales_a = {1.0F, 2.0F};
+  all.a.group_tensor_scales = {1.0F, 2.0F};
   CHECK_THROWS_WITH(make_grouped_product(all, kSpec, {GroupKind::batched, {}, 0}),
                     contains("tensor_scale_a: expected one value, or 3, one per group, got 2"));
-  all.group_tensor_scales_a = data.tensor_a;
-  all.tensor_scale_a = 2.0F;
+  all.a.group_tensor_scales = data.tensor_a;
+  all.a.tensor_scale = 2.0F;
   CHECK_THROWS_WITH(make_grouped_product(all, kSpec, {GroupKind::batched, {}, 0}),
                     contains("got both"));
   GemmOperands one = data.operands(0, 1, true);
-  one.group_tensor_scales_b = data.tensor_b;
+  one.b.group_tensor_scales = data.tensor_b;
   CHECK_THROWS_WITH(make_product(one, kSpec), contains("tensor_scale"));
   all = data.operands(0, kGroups, false);
-  all.scale_a.reset();
-  all.tiles_a.reset();
-  all.group_tensor_scales_a = data.tensor_a;
+  all.a.scales.reset();
+  all.a.tiles.reset();
+  all.a.group_tensor_scales = data.tensor_a;
   CHECK_THROWS_WITH(make_grouped_product(all, kSpec, {GroupKind::batched, {}, 0}),
                     contains("tensor_scale"));
 }

@@ -73,11 +73,11 @@ TEST_CASE("groups: each group of terms has its own C", "[product]") {
                   all.begin() + row * kTerms + begin + kHalf);
     return half;
   };
-  GemmSpec spec;
+  GemmSpec spec{.model = "sm90.wgmma.e4m3"};
   spec.epilogue.beta = 2.0F;
   GemmOperands all;
-  all.a = view_of(ElementType::e4m3fn, {kRows, kTerms}, std::span(a));
-  all.b = view_of(ElementType::e4m3fn, {kColumns, kTerms}, std::span(b));
+  all.a.codes = view_of(ElementType::e4m3fn, {kRows, kTerms}, std::span(a));
+  all.b.codes = view_of(ElementType::e4m3fn, {kColumns, kTerms}, std::span(b));
   all.c = view_of(ElementType::f32, {2, kRows, kColumns}, std::span(c));
   const std::vector<float> d =
       compute(make_grouped_product(all, spec, {GroupKind::k_ends, {kHalf, kTerms}, 0}));
@@ -88,8 +88,8 @@ TEST_CASE("groups: each group of terms has its own C", "[product]") {
     const std::vector<std::uint8_t> of_a = half_of(a, kRows, begin);
     const std::vector<std::uint8_t> of_b = half_of(b, kColumns, begin);
     GemmOperands one;
-    one.a = view_of(ElementType::e4m3fn, {kRows, kHalf}, std::span(of_a));
-    one.b = view_of(ElementType::e4m3fn, {kColumns, kHalf}, std::span(of_b));
+    one.a.codes = view_of(ElementType::e4m3fn, {kRows, kHalf}, std::span(of_a));
+    one.b.codes = view_of(ElementType::e4m3fn, {kColumns, kHalf}, std::span(of_b));
     one.c = view_of(ElementType::f32, {kRows, kColumns},
                     std::span(c).subspan(group * kOutputs, kOutputs));
     const std::vector<float> right = compute(make_product(one, spec));
@@ -110,11 +110,11 @@ TEST_CASE("groups: each is the product of its own operands", "[product]") {
     return view_of(type, std::move(shape), std::span(values));
   };
   GemmOperands all;
-  all.a = view(ElementType::e4m3fn, {kRows, kTerms}, a);
-  all.b = view(ElementType::e4m3fn, {3, kColumns, kTerms}, b);
-  all.scale_a = view(ElementType::f32, {kRows, 2}, scale_a);
-  all.scale_b = view(ElementType::f32, {3, 1, 2}, scale_b);
-  const GemmSpec spec{.promotion_interval = 128};
+  all.a.codes = view(ElementType::e4m3fn, {kRows, kTerms}, a);
+  all.b.codes = view(ElementType::e4m3fn, {3, kColumns, kTerms}, b);
+  all.a.scales = view(ElementType::f32, {kRows, 2}, scale_a);
+  all.b.scales = view(ElementType::f32, {3, 1, 2}, scale_b);
+  const GemmSpec spec{.model = "sm90.wgmma.e4m3", .promotion_interval = 128};
   const GroupedProduct grouped =
       make_grouped_product(all, spec, {GroupKind::row_ends, {7, 7, 18}, 0});
   CHECK(grouped.shape == std::vector<std::int64_t>{kRows, kColumns});
@@ -130,10 +130,10 @@ TEST_CASE("groups: each is the product of its own operands", "[product]") {
                                                 at(kColumns * kTerms));
     const std::span<const float> of_rows(scale_a.data() + begin * 2, at((end - begin) * 2));
     const std::span<const float> of_weights(scale_b.data() + group * 2, 2);
-    one.a = view_of(ElementType::e4m3fn, {end - begin, kTerms}, rows);
-    one.b = view_of(ElementType::e4m3fn, {kColumns, kTerms}, weights);
-    one.scale_a = view_of(ElementType::f32, {end - begin, 2}, of_rows);
-    one.scale_b = view_of(ElementType::f32, {1, 2}, of_weights);
+    one.a.codes = view_of(ElementType::e4m3fn, {end - begin, kTerms}, rows);
+    one.b.codes = view_of(ElementType::e4m3fn, {kColumns, kTerms}, weights);
+    one.a.scales = view_of(ElementType::f32, {end - begin, 2}, of_rows);
+    one.b.scales = view_of(ElementType::f32, {1, 2}, of_weights);
     const std::vector<float> right = compute(make_product(one, spec));
     for (std::size_t i = 0; i < right.size(); ++i) {
       const float got = d[at(begin * kColumns) + i];
@@ -154,10 +154,11 @@ TEST_CASE("groups: a vector of each group, and a column of one value a row for a
   const std::vector<float> of_rows{1, 4};
   const std::vector<float> of_columns{8, 16, 32, 64};
   GemmOperands all;
-  all.a = all.b = view_of(ElementType::e4m3fn, {2, 2, 32}, std::span(ones));
+  all.a.codes = all.b.codes = view_of(ElementType::e4m3fn, {2, 2, 32}, std::span(ones));
   all.bias = view_of(ElementType::f32, {2, 2}, std::span(of_groups));
   const auto d = [&] {
-    return compute(make_grouped_product(all, {}, {GroupKind::batched, {}, 0}));
+    return compute(
+        make_grouped_product(all, {.model = "sm90.wgmma.e4m3"}, {GroupKind::batched, {}, 0}));
   };
   using Values = std::vector<float>;
   CHECK(d() == Values{33, 34, 33, 34, 35, 37, 35, 37});
@@ -176,10 +177,10 @@ TEST_CASE("groups: of a group's parts the first of those with the most rows is f
           "[product]") {
   const std::vector<std::uint8_t> ones(8 * 3 * 32, 0x38);
   GemmOperands all;
-  all.a = view_of(ElementType::e4m3fn, {8, 32}, std::span(ones).first(8 * 32));
-  all.b = view_of(ElementType::e4m3fn, {3, 8, 32}, std::span(ones));
-  const GroupedProduct product =
-      make_grouped_product(all, {}, {GroupKind::row_indices, {0, -1, 0, 0, -1, 0, 0, 1}, 0});
+  all.a.codes = view_of(ElementType::e4m3fn, {8, 32}, std::span(ones).first(8 * 32));
+  all.b.codes = view_of(ElementType::e4m3fn, {3, 8, 32}, std::span(ones));
+  const GroupedProduct product = make_grouped_product(
+      all, {.model = "sm90.wgmma.e4m3"}, {GroupKind::row_indices, {0, -1, 0, 0, -1, 0, 0, 1}, 0});
   REQUIRE(product.find(0) != nullptr);
   CHECK(product.find(0)->first_row == 2);
   CHECK(product.find(0)->product.rows() == 2);
@@ -196,15 +197,16 @@ TEST_CASE("groups: each row has the scales of its tile, also where two groups sh
   const std::vector<float> of_groups{1, 16, 256};
   for (const std::int64_t k : {64, 48}) {
     GemmOperands all;
-    all.a = view_of(ElementType::e4m3fn, {10, k},
-                    std::span(ones).first(static_cast<std::size_t>(10 * k)));
-    all.b = view_of(ElementType::e4m3fn, {3, 1, k},
-                    std::span(ones).first(static_cast<std::size_t>(3 * k)));
-    all.scale_a = view_of(ElementType::f32, {3, 2}, std::span(tiles));
-    all.tiles_a = ScaleTiles{4, 32};
-    all.scale_b = view_of(ElementType::f32, {3}, std::span(of_groups));
+    all.a.codes = view_of(ElementType::e4m3fn, {10, k},
+                          std::span(ones).first(static_cast<std::size_t>(10 * k)));
+    all.b.codes = view_of(ElementType::e4m3fn, {3, 1, k},
+                          std::span(ones).first(static_cast<std::size_t>(3 * k)));
+    all.a.scales = view_of(ElementType::f32, {3, 2}, std::span(tiles));
+    all.a.tiles = ScaleTiles{4, 32};
+    all.b.scales = view_of(ElementType::f32, {3}, std::span(of_groups));
     const auto d = [&](std::vector<std::int64_t> ends) {
-      return compute(make_grouped_product(all, {.promotion_interval = 32},
+      return compute(make_grouped_product(all,
+                                          {.model = "sm90.wgmma.e4m3", .promotion_interval = 32},
                                           {GroupKind::row_ends, std::move(ends), 0}));
     };
     // Of rows of these tiles in these groups.

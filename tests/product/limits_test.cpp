@@ -32,10 +32,10 @@ TEST_CASE("calls: one scale a row of either operand, as a tensor or loaded, has 
   for (const bool of_a : {true, false}) {
     CAPTURE(of_a);
     GemmOperands operands;
-    operands.a = operands.b = codes({8, 64});
+    operands.a.codes = operands.b.codes = codes({8, 64});
     const auto loaded = [&](std::size_t count, std::int64_t k_block) {
       GemmOperands scaled = operands;
-      (of_a ? scaled.inverse_a : scaled.inverse_b) =
+      (of_a ? scaled.a.inverse : scaled.b.inverse) =
           InverseScales{std::span(floats()).first(count), 1, k_block};
       return with_call(call, scaled, {}).scale_order;
     };
@@ -47,8 +47,8 @@ TEST_CASE("calls: one scale a row of either operand, as a tensor or loaded, has 
     CHECK(loaded(1, 0) == ScaleOrder::product_then_fma);
     const auto stored = [&](ScaleLayout layout, std::vector<std::int64_t> shape) {
       GemmOperands scaled = operands;
-      (of_a ? scaled.layout_a : scaled.layout_b) = layout;
-      (of_a ? scaled.scale_a : scaled.scale_b) = real(std::move(shape));
+      (of_a ? scaled.a.layout : scaled.b.layout) = layout;
+      (of_a ? scaled.a.scales : scaled.b.scales) = real(std::move(shape));
       return with_call(call, scaled, {}).scale_order;
     };
     CHECK(stored(ScaleLayout::row_major, {8, 1}) == ScaleOrder::b_then_fma_a);
@@ -62,9 +62,9 @@ TEST_CASE("calls: splits and formats that a call has not are refused, its own ar
           "[product]") {
   const LibraryCall& ada = find_library_call("cublaslt.rtx4060.fast");
   GemmOperands operands;
-  operands.a = operands.b = codes({8, 64});
+  operands.a.codes = operands.b.codes = codes({8, 64});
   const auto split = [&](SplitK asked) {
-    GemmSpec spec;
+    GemmSpec spec{.model = "sm90.wgmma.e4m3"};
     spec.split = asked;
     return with_call(ada, operands, spec).split;
   };
@@ -76,12 +76,12 @@ TEST_CASE("calls: splits and formats that a call has not are refused, its own ar
   CHECK(message_of([&] { split({.parts = 2}); }) ==
         "split_k: expected modulo serial or modulo pairwise, the known splits of "
         "cublaslt.rtx4060.fast, got contiguous serial");
-  GemmSpec halves;
+  GemmSpec halves{.model = "sm90.wgmma.e4m3"};
   halves.split.parts = 2;
   CHECK(message_of([&] { with_call(find_library_call("deepgemm.h100"), operands, halves); }) ==
         "split_k: expected K whole, the known splits of deepgemm.h100, got contiguous serial");
-  operands.a.type = ElementType::e4m3fnuz;
-  operands.b.type = ElementType::e5m2;
+  operands.a.codes.type = ElementType::e4m3fnuz;
+  operands.b.codes.type = ElementType::e5m2;
   const std::string refused = message_of([&] { with_call(ada, operands, {}); });
   CHECK_THAT(refused, contains("call: expected operands in formats that cublaslt.rtx4060.fast "
                                "reads (e4m3fn x e4m3fn, e5m2 x e5m2"));
@@ -120,9 +120,10 @@ TEST_CASE("product: tiles of several rows are as if each row had its scale", "[p
 
 TEST_CASE("product: what a recipe, groups and B's order exclude is refused", "[product]") {
   GemmOperands recipe;
-  recipe.a = recipe.b = real({8, 64});
+  recipe.a.codes = recipe.b.codes = real({8, 64});
   recipe.recipe = "te-current";
-  const auto message = [](const GemmOperands& operands, const GemmSpec& spec = {}) {
+  const auto message = [](const GemmOperands& operands,
+                          const GemmSpec& spec = {.model = "sm90.wgmma.e4m3"}) {
     return message_of([&] { (void)make_product(operands, spec); });
   };
   const std::string none =
@@ -131,45 +132,45 @@ TEST_CASE("product: what a recipe, groups and B's order exclude is refused", "[p
   CHECK(message(recipe) == "accepted");
   for (const bool of_a : {true, false}) {
     GemmOperands other = recipe;
-    (of_a ? other.scale_a : other.scale_b) = real({1});
+    (of_a ? other.a.scales : other.b.scales) = real({1});
     CHECK(message(other) == none);
     other = recipe;
-    (of_a ? other.inverse_a : other.inverse_b) = InverseScales{std::span(floats()).first(1)};
+    (of_a ? other.a.inverse : other.b.inverse) = InverseScales{std::span(floats()).first(1)};
     CHECK(message(other) == none);
     other = recipe;
-    (of_a ? other.tensor_scale_a : other.tensor_scale_b) = 2.0F;
+    (of_a ? other.a.tensor_scale : other.b.tensor_scale) = 2.0F;
     CHECK(message(other) == none);
     other = recipe;
     other.recipe = "";
-    (of_a ? other.group_tensor_scales_a : other.group_tensor_scales_b) = {1.0F};
+    (of_a ? other.a.group_tensor_scales : other.b.group_tensor_scales) = {1.0F};
     CHECK(message(other) ==
           "tensor_scale: expected one number, since there are no groups, got one per group");
   }
   GemmOperands turned;
-  turned.a = codes({8, 64});
-  turned.b = codes({4, 64});
-  turned.transpose_b = true;
+  turned.a.codes = codes({8, 64});
+  turned.b.codes = codes({4, 64});
+  turned.b.transposed = true;
   CHECK(message(turned) ==
         "B: expected [k, n] with k = 64, as for A; it is [n, k]: leave out "
         "`transpose_b`, got [4, 64]");
-  turned.b = codes({4, 32});
+  turned.b.codes = codes({4, 32});
   CHECK(message(turned) == "B: expected [k, n] with k = 64, as for A, got [4, 32]");
-  turned.transpose_b = false;
+  turned.b.transposed = false;
   CHECK(message(turned) == "B: expected [n, k] with k = 64, as for A, got [4, 32]");
-  turned.b = codes({64, 32});
+  turned.b.codes = codes({64, 32});
   CHECK(message(turned) ==
         "B: expected [n, k] with k = 64, as for A; it is [k, n]: give "
         "`transpose_b`, got [64, 32]");
   GemmOperands fnuz;
-  fnuz.a = fnuz.b = codes({8, 64}, ElementType::e4m3fnuz);
+  fnuz.a.codes = fnuz.b.codes = codes({8, 64}, ElementType::e4m3fnuz);
   CHECK(message(fnuz) ==
         "A: expected e4m3fn for sm90.wgmma.e4m3; FNUZ codes are AMD's, this one for `model=exact`, "
         "fp32 or gfx942.mfma.fp8, got e4m3fnuz [8, 64]");
-  GemmSpec both;
+  GemmSpec both{.model = "sm90.wgmma.e4m3"};
   both.output = default_output(FormatId::e4m3fn);
   both.epilogue.scale_by_amax = true;
   both.epilogue.output_scale = 2.0F;
-  turned.b = codes({4, 64});
+  turned.b.codes = codes({4, 64});
   CHECK(message(turned, both) ==
         "output_scale: expected a number or the amax of the output, got both");
 }
@@ -178,7 +179,7 @@ TEST_CASE("product: vectors of an epilogue are rows or columns of any float", "[
   const std::vector<std::uint16_t> bf16{0x3f80, 0x4000, 0x4040};
   const std::vector<double> f64{1.0, 2.0, 3.0};
   GemmOperands operands;
-  operands.a = operands.b = codes({3, 32});
+  operands.a.codes = operands.b.codes = codes({3, 32});
   const auto view = [&](bool narrow, std::vector<std::int64_t> shape) {
     return narrow ? view_of(ElementType::bf16, std::move(shape), std::span(bf16))
                   : view_of(ElementType::f64, std::move(shape), std::span(f64));
@@ -187,23 +188,26 @@ TEST_CASE("product: vectors of an epilogue are rows or columns of any float", "[
     for (const std::vector<std::int64_t>& shape : {std::vector<std::int64_t>{3}, {3, 1}}) {
       GemmOperands scaled = operands;
       scaled.row_scales = view(narrow, shape);
-      CHECK(compute(make_product(scaled, {})) == Floats{32, 32, 32, 64, 64, 64, 96, 96, 96});
+      CHECK(compute(make_product(scaled, {.model = "sm90.wgmma.e4m3"})) ==
+            Floats{32, 32, 32, 64, 64, 64, 96, 96, 96});
     }
     for (const std::vector<std::int64_t>& shape : {std::vector<std::int64_t>{3}, {1, 3}}) {
       GemmOperands scaled = operands;
       scaled.column_scales = view(narrow, shape);
-      CHECK(compute(make_product(scaled, {})) == Floats{32, 64, 96, 32, 64, 96, 32, 64, 96});
+      CHECK(compute(make_product(scaled, {.model = "sm90.wgmma.e4m3"})) ==
+            Floats{32, 64, 96, 32, 64, 96, 32, 64, 96});
       scaled.column_scales.reset();
       scaled.bias = view(narrow, shape);
-      CHECK(compute(make_product(scaled, {})) == Floats{33, 34, 35, 33, 34, 35, 33, 34, 35});
+      CHECK(compute(make_product(scaled, {.model = "sm90.wgmma.e4m3"})) ==
+            Floats{33, 34, 35, 33, 34, 35, 33, 34, 35});
     }
   }
   operands.row_scales = real({1, 3});
-  CHECK(message_of([&] { (void)make_product(operands, {}); }) ==
+  CHECK(message_of([&] { (void)make_product(operands, {.model = "sm90.wgmma.e4m3"}); }) ==
         "row_scales: expected floats [3] or [3, 1], got f32 [1, 3]");
   operands.row_scales.reset();
   operands.bias = real({3, 1});
-  CHECK(message_of([&] { (void)make_product(operands, {}); }) ==
+  CHECK(message_of([&] { (void)make_product(operands, {.model = "sm90.wgmma.e4m3"}); }) ==
         "bias: expected floats [3] or [1, 3], got f32 [3, 1]");
 }
 
@@ -230,8 +234,8 @@ TEST_CASE("a call in a table: recipes with one scale, of the formats that they m
   const CallTable table = parse_call_table(head + row("e4m3fn,e4m3fn"), "t.csv");
   const TableCall call = parse_table_call("t.csv:fast");
   GemmOperands operands;
-  operands.a = real({8, 64});
-  operands.b = real({4, 64});
+  operands.a.codes = real({8, 64});
+  operands.b.codes = real({4, 64});
   const auto message = [&](const std::string& recipe) {
     operands.recipe = recipe;
     return message_of([&] { (void)with_call(table, call, operands, {}); });
@@ -242,16 +246,13 @@ TEST_CASE("a call in a table: recipes with one scale, of the formats that they m
                                          "the calls of the table had, got ") +
                                  recipe);
   operands.recipe = "";
-  operands.a = codes({2, 4, 64});
-  operands.b = codes({4, 64});
-  const std::string matrices =
-      "call: expected matrices with a table, got another number of "
-      "dimensions";
-  CHECK(message("") == matrices);
-  operands.a = codes({8, 64});
-  operands.b = codes({1, 4, 64});
-  CHECK(message("") == matrices);
-  operands.b = codes({4, 64}, ElementType::e4m3fnuz);
+  operands.a.codes = codes({2, 4, 64});
+  operands.b.codes = codes({4, 64});
+  CHECK(message("") == "A: expected a matrix [m, k], got e4m3fn [2, 4, 64]");
+  operands.a.codes = codes({8, 64});
+  operands.b.codes = codes({1, 4, 64});
+  CHECK(message("") == "B: expected a matrix [n, k], got e4m3fn [1, 4, 64]");
+  operands.b.codes = codes({4, 64}, ElementType::e4m3fnuz);
   CHECK(message("") == "B: expected e4m3fn or e5m2 with a table, got e4m3fnuz");
   CHECK(message_of([] { (void)parse_table_call("t.csv:fast,output=bf16,output=f32"); }) ==
         "call: expected output once, got t.csv:fast,output=bf16,output=f32");

@@ -203,11 +203,11 @@ TEST_CASE("a product is computed as a call in a table", "[product]") {
   const float scale = 0.3F;
   const std::span<const float> one(&scale, 1);
   GemmOperands operands;
-  operands.a = {ElementType::e4m3fn, {16, 512}, a};
-  operands.b = {ElementType::e4m3fn, {32, 512}, b};
-  operands.scale_a = operands.scale_b = TensorView{ElementType::f32, {}, std::as_bytes(one)};
+  operands.a.codes = {ElementType::e4m3fn, {16, 512}, a};
+  operands.b.codes = {ElementType::e4m3fn, {32, 512}, b};
+  operands.a.scales = operands.b.scales = TensorView{ElementType::f32, {}, std::as_bytes(one)};
   const CallTable table = parse_call_table(text_of(kTwo), "t.csv");
-  GemmSpec expected;
+  GemmSpec expected{.model = "sm90.wgmma.e4m3"};
   expected.model = "sm90.wgmma.e4m3";
   expected.split = {4, 64, SplitCut::modulo, SplitOrder::tree};
   expected.scale_order = ScaleOrder::b_then_fma_a;
@@ -221,8 +221,8 @@ TEST_CASE("a product is computed as a call in a table", "[product]") {
   GemmOperands turned = operands;  // B as [k, n]
   std::vector<std::byte> b_turned(b.size());
   for (std::size_t i = 0; i < b.size(); ++i) b_turned[i % 512 * 32 + i / 512] = b[i];
-  turned.b = {ElementType::e4m3fn, {512, 32}, b_turned};
-  turned.transpose_b = true;
+  turned.b.codes = {ElementType::e4m3fn, {512, 32}, b_turned};
+  turned.b.transposed = true;
   CHECK(compute(make_product(turned, with_call(table, call, turned, {}))) ==
         compute(make_product(operands, expected)));
 
@@ -241,11 +241,11 @@ TEST_CASE("a product is computed as a call in a table", "[product]") {
       const auto rows_of = [&](std::int64_t count) {
         const auto scales = std::span(many).first(static_cast<std::size_t>(count));
         GemmOperands rows = operands;
-        (of_a ? rows.scale_a : rows.scale_b).reset();
+        (of_a ? rows.a.scales : rows.b.scales).reset();
         if (read)
-          (of_a ? rows.inverse_a : rows.inverse_b) = InverseScales{.values = scales};
+          (of_a ? rows.a.inverse : rows.b.inverse) = InverseScales{.values = scales};
         else
-          (of_a ? rows.scale_a : rows.scale_b) =
+          (of_a ? rows.a.scales : rows.b.scales) =
               TensorView{ElementType::f32, {count}, std::as_bytes(scales)};
         return rows;
       };
@@ -257,14 +257,14 @@ TEST_CASE("a product is computed as a call in a table", "[product]") {
                     fmt::format(": expected one scale, as the calls of the table had, got {}",
                                 several));
     }
-  GemmSpec split;
+  GemmSpec split{.model = "sm90.wgmma.e4m3"};
   split.split.parts = 2;
   refused("t.csv:slow,order=tree", operands, "none with a table", split);
   const CallTable twice = parse_call_table(
       text_of("16,32,512,e4m3fn,e4m3fn,bf16,fast,9,1,0,1,128,contiguous,serial,b_then_fma_a,"
               "sum_too\n"),
       "t.csv");
-  GemmSpec narrow;
+  GemmSpec narrow{.model = "sm90.wgmma.e4m3"};
   narrow.output = default_output(FormatId::bf16);
   CHECK_THROWS_WITH(with_call(twice, parse_table_call("t.csv:fast"), operands, narrow),
                     contains("rounding: expected once, as products round, got sum_too"));

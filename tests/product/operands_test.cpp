@@ -72,12 +72,12 @@ TEST_CASE("product: operands in either order, transposed or not, are the same pr
     const std::vector<std::byte> c_turned = turned_bytes(c_bytes, kM, kN, 4);
     const auto product = [&](bool turn_a, bool turn_b, bool transposed, bool turn_c) {
       GemmOperands operands;
-      operands.a = {type, {kM, kK}, turn_a ? a_turned : a, turn_a};
+      operands.a.codes = {type, {kM, kK}, turn_a ? a_turned : a, turn_a};
       // [k, n] in row-major order lies as [n, k] does in Fortran's.
-      operands.transpose_b = transposed;
+      operands.b.transposed = transposed;
       const std::vector<std::int64_t> shape =
           transposed ? std::vector<std::int64_t>{kK, kN} : std::vector<std::int64_t>{kN, kK};
-      operands.b = {type, shape, turn_b != transposed ? b_turned : b, turn_b};
+      operands.b.codes = {type, shape, turn_b != transposed ? b_turned : b, turn_b};
       operands.c = TensorView{ElementType::f32, {kM, kN}, c_bytes, false};
       if (turn_c) operands.c = TensorView{ElementType::f32, {kM, kN}, c_turned, true};
       return bits_of(make_product(operands, {.model = model, .c_enters = CPlacement::accumulator}));
@@ -110,8 +110,8 @@ TEST_CASE("product: each model takes elements of its own formats and of no other
           return id == FormatId::tf32 ? f32 : element_type_of(id);
         };
         GemmOperands operands;
-        operands.a = tensor(of_a ? type : own(model.a_format));
-        operands.b = tensor(of_a ? own(model.b_format) : type);
+        operands.a.codes = tensor(of_a ? type : own(model.a_format));
+        operands.b.codes = tensor(of_a ? own(model.b_format) : type);
         const std::string said =
             message_of([&] { (void)make_product(operands, {.model = std::string(model.name)}); });
         const std::optional<FormatId> id = format_of(type);
@@ -153,11 +153,12 @@ TEST_CASE("product: scales keep the format of their tensor", "[product]") {
     for (const auto& [type, id] : {std::pair{ElementType::e8m0fnu, FormatId::e8m0fnu},
                                    {ElementType::e4m3fn, FormatId::e4m3fn}}) {
       GemmOperands operands;
-      operands.a = operands.b = codes({4, 64});
+      operands.a.codes = operands.b.codes = codes({4, 64});
       const TensorView scales = view_of(type, {4, 2}, std::span(codes_of_one));
-      (of_a ? operands.scale_a : operands.scale_b) = scales;
-      (of_a ? operands.tiles_a : operands.tiles_b) = ScaleTiles{1, 32};
-      const Product product = make_product(operands, {.promotion_interval = 32});
+      (of_a ? operands.a.scales : operands.b.scales) = scales;
+      (of_a ? operands.a.tiles : operands.b.tiles) = ScaleTiles{1, 32};
+      const Product product =
+          make_product(operands, {.model = "sm90.wgmma.e4m3", .promotion_interval = 32});
       const GemmProblem& p = product.problem;
       INFO(to_string(type) << " of A " << of_a);
       CHECK((of_a ? p.a_scales : p.b_scales).format == id);
@@ -182,9 +183,9 @@ TEST_CASE("product: of an unknown model, it is the exact one's with every part a
       const auto has = [&](unsigned bit) { return (parts >> bit & 1U) != 0; };
       const bool tf32 = std::string(recipe).empty();
       GemmOperands operands;
-      operands.a = floats_of({3, 128});
-      operands.b = has(0) ? floats_of({128, 4}) : floats_of({4, 128});
-      operands.transpose_b = has(0);
+      operands.a.codes = floats_of({3, 128});
+      operands.b.codes = has(0) ? floats_of({128, 4}) : floats_of({4, 128});
+      operands.b.transposed = has(0);
       operands.recipe = recipe;
       EpilogueSpec epilogue;
       if (has(1)) epilogue.alpha = 0.3F;
@@ -212,7 +213,7 @@ TEST_CASE("product: of an unknown model, it is the exact one's with every part a
 TEST_CASE("product: recipes give both formats that an instruction reads", "[product]") {
   const auto said = [](const char* model, const char* recipe) {
     GemmOperands operands;
-    operands.a = operands.b = real({4, 128});
+    operands.a.codes = operands.b.codes = real({4, 128});
     operands.recipe = recipe;
     return message_of([&] { (void)make_product(operands, {.model = model}); });
   };
@@ -246,11 +247,12 @@ TEST_CASE("groups: operands in Fortran order are copied and kept", "[product]") 
     const auto pick = [&](const std::vector<std::byte>& turned, std::span<const std::byte> plain) {
       return fortran ? std::span<const std::byte>(turned) : plain;
     };
-    all.a = {ElementType::e4m3fn, {6, 64}, pick(a, bytes(random.a)), fortran};
-    all.b = {ElementType::e4m3fn, {2, 5, 64}, pick(b, bytes(random.b)), fortran};
+    all.a.codes = {ElementType::e4m3fn, {6, 64}, pick(a, bytes(random.a)), fortran};
+    all.b.codes = {ElementType::e4m3fn, {2, 5, 64}, pick(b, bytes(random.b)), fortran};
     all.c = TensorView{ElementType::f32, {6, 5}, pick(c, bytes(around).first(120)), fortran};
     all.bias = TensorView{ElementType::f32, {2, 5}, pick(bias, bytes(around).first(40)), fortran};
-    return make_grouped_product(all, {.c_enters = CPlacement::accumulator},
+    return make_grouped_product(all,
+                                {.model = "sm90.wgmma.e4m3", .c_enters = CPlacement::accumulator},
                                 {GroupKind::row_ends, {2, 6}, 0});
   };
   const GroupedProduct turned = made(true);
@@ -266,11 +268,11 @@ TEST_CASE("groups: operands in Fortran order are copied and kept", "[product]") 
 
 TEST_CASE("groups: none, and too many parts of K, are said", "[product]") {
   GemmOperands all;
-  all.a = codes({5, 64});
-  all.b = codes({0, 4, 64});
+  all.a.codes = codes({5, 64});
+  all.b.codes = codes({0, 4, 64});
   for (const GroupKind kind : {GroupKind::row_ends, GroupKind::row_indices}) {
     const GroupedProduct none =
-        make_grouped_product(all, {},
+        make_grouped_product(all, {.model = "sm90.wgmma.e4m3"},
                              {kind,
                               kind == GroupKind::row_ends ? std::vector<std::int64_t>{}
                                                           : std::vector<std::int64_t>(5, -1),
@@ -281,13 +283,13 @@ TEST_CASE("groups: none, and too many parts of K, are said", "[product]") {
     CHECK(none.shape == std::vector<std::int64_t>{5, 4});
     CHECK(compute(none) == std::vector<float>(20));
   }
-  all.a = codes({5, 80});
-  all.b = codes({4, 80});
+  all.a.codes = codes({5, 80});
+  all.b.codes = codes({4, 80});
   for (const auto& [parts, said] :
        {std::pair{2, "accepted"},
         {3, "group 1: split_k: expected at most 2 parts, one per tile of 16 terms, got 3"},
         {6, "group 0: split_k: expected at most 3 parts, one per tile of 16 terms, got 6"}}) {
-    GemmSpec spec;
+    GemmSpec spec{.model = "sm90.wgmma.e4m3"};
     spec.split = {.parts = parts, .tile = 16};
     CHECK(message_of([&] {
             (void)make_grouped_product(all, spec, {GroupKind::k_ends, {48, 80}, 0});
@@ -298,12 +300,12 @@ TEST_CASE("groups: none, and too many parts of K, are said", "[product]") {
 TEST_CASE("product: every part of an epilogue is taken as it is given, or refused by its name",
           "[product]") {
   GemmOperands operands;
-  operands.a = codes({3, 32});
-  operands.b = codes({4, 32});
+  operands.a.codes = codes({3, 32});
+  operands.b.codes = codes({4, 32});
   const auto said = [](const GemmOperands& of, const GemmSpec& spec) {
     return message_of([&] { (void)make_product(of, spec); });
   };
-  GemmSpec spec;
+  GemmSpec spec{.model = "sm90.wgmma.e4m3"};
   spec.output = default_output(FormatId::e5m2);
   spec.epilogue = {.alpha = 0.25F,
                    .beta = -3.0F,
@@ -335,11 +337,13 @@ TEST_CASE("product: every part of an epilogue is taken as it is given, or refuse
   const std::vector<double> inexact(12, 0.1);
   GemmOperands other = operands;
   other.c = view_of(ElementType::f64, {3, 4}, std::span(inexact));
-  CHECK_THAT(said(other, {}), contains("C: "));
+  CHECK_THAT(said(other, {.model = "sm90.wgmma.e4m3"}), contains("C: "));
   other.c = codes({3, 4}, ElementType::u8);
-  CHECK(said(other, {}) == "C: expected floats [m, n] = [3, 4], got u8 [3, 4]");
+  CHECK(said(other, {.model = "sm90.wgmma.e4m3"}) ==
+        "C: expected floats [m, n] = [3, 4], got u8 [3, 4]");
   other.c = real({4, 3});
-  CHECK(said(other, {}) == "C: expected floats [m, n] = [3, 4], got f32 [4, 3]");
+  CHECK(said(other, {.model = "sm90.wgmma.e4m3"}) ==
+        "C: expected floats [m, n] = [3, 4], got f32 [4, 3]");
   for (const auto& [name, shapes, count] : {std::tuple{"bias", "[4] or [1, 4]", std::int64_t{4}},
                                             {"column_scales", "[4] or [1, 4]", std::int64_t{4}},
                                             {"row_scales", "[3] or [3, 1]", std::int64_t{3}}})
@@ -350,12 +354,13 @@ TEST_CASE("product: every part of an epilogue is taken as it is given, or refuse
       (part == "bias"         ? other.bias
        : part == "row_scales" ? other.row_scales
                               : other.column_scales) = codes({count}, type);
-      CHECK(said(other, {}) == fmt::format("{}: expected floats {}, got {} [{}]", name, shapes,
-                                           to_string(type), count));
+      CHECK(
+          said(other, {.model = "sm90.wgmma.e4m3"}) ==
+          fmt::format("{}: expected floats {}, got {} [{}]", name, shapes, to_string(type), count));
     }
   constexpr float infinite = std::numeric_limits<float>::infinity();
   const auto with = [&](const auto& change) {
-    GemmSpec changed;
+    GemmSpec changed{.model = "sm90.wgmma.e4m3"};
     change(changed.epilogue);
     return said(operands, changed);
   };
@@ -372,11 +377,11 @@ TEST_CASE("product: every part of an epilogue is taken as it is given, or refuse
         "activation_ulps: expected 0 to 2^20, got 1048576.1");
   other = operands;
   other.c = real({3, 4});
-  GemmSpec endless;
+  GemmSpec endless{.model = "sm90.wgmma.e4m3"};
   endless.epilogue.beta = infinite;
   CHECK(said(other, endless) == "beta: expected a finite number, got inf");
   // 32 ones everywhere: 448 / 32.
-  GemmSpec amax;
+  GemmSpec amax{.model = "sm90.wgmma.e4m3"};
   amax.output = default_output(FormatId::e4m3fn);
   amax.epilogue.scale_by_amax = true;
   CHECK(make_product(operands, amax).epilogue.output_scale == 14.0F);
@@ -394,14 +399,15 @@ TEST_CASE("groups: scales of each keep the format and the layout of their tensor
                                  {ElementType::e4m3fn, FormatId::e4m3fn}})
     for (const bool along_k : {false, true}) {
       GemmOperands all;
-      all.a = codes({6, 128});
-      all.b = along_k ? codes({4, 128}) : codes({2, 4, 128});
-      all.tiles_a = all.tiles_b = ScaleTiles{1, 32};
-      all.scale_a = stored(type, {6, 4});
-      all.scale_b = along_k ? stored(type, {4, 4}) : stored(type, {2, 4, 4});
+      all.a.codes = codes({6, 128});
+      all.b.codes = along_k ? codes({4, 128}) : codes({2, 4, 128});
+      all.a.tiles = all.b.tiles = ScaleTiles{1, 32};
+      all.a.scales = stored(type, {6, 4});
+      all.b.scales = along_k ? stored(type, {4, 4}) : stored(type, {2, 4, 4});
       const Groups groups = along_k ? Groups{GroupKind::k_ends, {32, 128}, 0}
                                     : Groups{GroupKind::row_ends, {2, 6}, 0};
-      const GroupedProduct made = make_grouped_product(all, {.promotion_interval = 32}, groups);
+      const GroupedProduct made =
+          make_grouped_product(all, {.model = "sm90.wgmma.e4m3", .promotion_interval = 32}, groups);
       INFO(to_string(type) << ", along K " << along_k);
       for (const GroupProduct& part : made.parts) {
         CHECK(part.product.problem.a_scales.format == id);
@@ -413,29 +419,31 @@ TEST_CASE("groups: scales of each keep the format and the layout of their tensor
   // One word of four tiles, of one group with one row, is no scale of everything.
   const std::vector<std::uint32_t> word{0x81807f7e};
   GemmOperands one;
-  one.a = codes({1, 1, 512});
-  one.b = codes({1, 3, 512});
-  one.scale_a = view_of(ElementType::u32, {1, 1, 1}, std::span(word));
-  one.layout_a = ScaleLayout::packed_ue8m0;
-  const GroupedProduct packed =
-      make_grouped_product(one, {.promotion_interval = 128}, {GroupKind::batched, {}, 0});
+  one.a.codes = codes({1, 1, 512});
+  one.b.codes = codes({1, 3, 512});
+  one.a.scales = view_of(ElementType::u32, {1, 1, 1}, std::span(word));
+  one.a.layout = ScaleLayout::packed_ue8m0;
+  const GroupedProduct packed = make_grouped_product(
+      one, {.model = "sm90.wgmma.e4m3", .promotion_interval = 128}, {GroupKind::batched, {}, 0});
   CHECK(compute(packed) == std::vector<float>(3, 128.0F * (0.5F + 1.0F + 2.0F + 4.0F)));
   // Codes of a blocked layout are a grid over all rows, as many as there are groups too.
   GemmOperands blocked;
-  blocked.a = codes({6, 128});
-  blocked.b = codes({2, 4, 128});
-  blocked.scale_a = stored(ElementType::e8m0fnu, {512, 1, 1});
-  blocked.layout_a = ScaleLayout::blocked_128x4;
+  blocked.a.codes = codes({6, 128});
+  blocked.b.codes = codes({2, 4, 128});
+  blocked.a.scales = stored(ElementType::e8m0fnu, {512, 1, 1});
+  blocked.a.layout = ScaleLayout::blocked_128x4;
   const GroupedProduct grid =
-      make_grouped_product(blocked, {.promotion_interval = 32}, {GroupKind::row_ends, {2, 6}, 0});
+      make_grouped_product(blocked, {.model = "sm90.wgmma.e4m3", .promotion_interval = 32},
+                           {GroupKind::row_ends, {2, 6}, 0});
   CHECK(compute(grid) == std::vector<float>(24, 128.0F));
   constexpr std::int64_t kMany = 512;
   std::vector<std::int64_t> ends;
   for (std::int64_t g = 0; g < kMany; ++g) ends.push_back(std::min<std::int64_t>(g + 1, 16));
   const std::vector<std::uint8_t> many(kMany * 32, 0x38);
-  blocked.a = codes({16, 32});
-  blocked.b = view_of(ElementType::e4m3fn, {kMany, 1, 32}, std::span(many));
-  CHECK(compute(make_grouped_product(blocked, {}, {GroupKind::row_ends, ends, 0})) ==
+  blocked.a.codes = codes({16, 32});
+  blocked.b.codes = view_of(ElementType::e4m3fn, {kMany, 1, 32}, std::span(many));
+  CHECK(compute(make_grouped_product(blocked, {.model = "sm90.wgmma.e4m3"},
+                                     {GroupKind::row_ends, ends, 0})) ==
         std::vector<float>(16, 32.0F));
 }
 
@@ -463,9 +471,9 @@ TEST_CASE("calls: floats count as E4M3, and packed or blocked scales are none of
   CHECK(model_of(call, bf16, e5m2) == "sm90.wgmma.e4m3.e5m2");
   for (const ScaleLayout layout : scale_layouts()) {
     GemmOperands operands;
-    operands.a = operands.b = codes({8, 64});
-    operands.scale_b = real({8, 1});
-    operands.layout_b = layout;
+    operands.a.codes = operands.b.codes = codes({8, 64});
+    operands.b.scales = real({8, 1});
+    operands.b.layout = layout;
     INFO(to_string(layout));
     CHECK(with_call(call, operands, {}).scale_order == (layout == ScaleLayout::row_major
                                                             ? ScaleOrder::b_then_fma_a
@@ -481,8 +489,8 @@ TEST_CASE("a call in a table: what is not split has no tile", "[product]") {
       "8,4,64,e4m3fn,e4m3fn,f32,slow,32,1,32,2,32,modulo,tree,b_then_fma_a,once\n";
   const CallTable table = parse_call_table(text, "t.csv");
   GemmOperands operands;
-  operands.a = codes({8, 64});
-  operands.b = codes({4, 64});
+  operands.a.codes = codes({8, 64});
+  operands.b.codes = codes({4, 64});
   const GemmSpec fast = with_call(table, parse_table_call("t.csv:fast"), operands, {});
   CHECK(fast.split == SplitK{});
   CHECK((fast.promotion_interval == 0 && fast.scale_order == ScaleOrder::b_then_fma_a));

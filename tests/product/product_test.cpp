@@ -365,38 +365,42 @@ TEST_CASE("product: operands that do not fit are refused with the way out", "[ve
     return view_of(type, {rows, k},
                    std::span<const std::uint8_t>(codes).first(static_cast<std::size_t>(rows * k)));
   };
-  const auto message = [](const GemmOperands& operands, const GemmSpec& spec = {}) -> std::string {
+  const auto message = [](const GemmOperands& operands, GemmSpec spec = {}) -> std::string {
+    if (spec.model.empty()) spec.model = "sm90.wgmma.e4m3";
     return test::message_of([&] { (void)make_product(operands, spec); });
   };
   const ElementType e4m3fn = ElementType::e4m3fn;
   const TensorView a = matrix(e4m3fn, 32, 64);
-  CHECK(message({.a = a, .b = a}) == "accepted");
-  CHECK(message({.a = a, .b = matrix(e4m3fn, 64, 32), .transpose_b = true}) == "accepted");
-  CHECK_THAT(message({.a = a, .b = matrix(e4m3fn, 64, 32)}), contains("give `transpose_b`"));
-  CHECK_THAT(message({.a = matrix(ElementType::u8, 32, 64), .b = a}), contains("`dtype=e4m3fn`"));
-  CHECK_THAT(message({.a = matrix(ElementType::f32, 32, 64), .b = a}), contains("`recipe`"));
-  CHECK_THAT(message({.a = matrix(ElementType::e5m2, 32, 64), .b = a}), contains("e4m3fn for"));
+  CHECK(message({.a = {a}, .b = {a}}) == "accepted");
+  CHECK(message({.a = {a}, .b = {.codes = matrix(e4m3fn, 64, 32), .transposed = true}}) ==
+        "accepted");
+  CHECK_THAT(message({.a = {a}, .b = {matrix(e4m3fn, 64, 32)}}), contains("give `transpose_b`"));
+  CHECK_THAT(message({.a = {matrix(ElementType::u8, 32, 64)}, .b = {a}}),
+             contains("`dtype=e4m3fn`"));
+  CHECK_THAT(message({.a = {matrix(ElementType::f32, 32, 64)}, .b = {a}}), contains("`recipe`"));
+  CHECK_THAT(message({.a = {matrix(ElementType::e5m2, 32, 64)}, .b = {a}}), contains("e4m3fn for"));
   const TensorView fnuz = matrix(ElementType::e4m3fnuz, 32, 64);
-  CHECK_THAT(message({.a = fnuz, .b = fnuz}), contains("`model=exact`, fp32 or gfx942.mfma.fp8"));
-  CHECK(message({.a = fnuz, .b = fnuz},
+  CHECK_THAT(message({.a = {fnuz}, .b = {fnuz}}),
+             contains("`model=exact`, fp32 or gfx942.mfma.fp8"));
+  CHECK(message({.a = {fnuz}, .b = {fnuz}},
                 {.model = "gfx942.mfma.fp8", .output = default_output(FormatId::e4m3fnuz)}) ==
         "accepted");
-  CHECK_THAT(message({.a = a, .b = a}, {.model = "gfx942.mfma.fp8"}), contains("e4m3fnuz for"));
-  CHECK(message({.a = fnuz, .b = fnuz}, {.model = "exact"}) == "accepted");
+  CHECK_THAT(message({.a = {a}, .b = {a}}, {.model = "gfx942.mfma.fp8"}), contains("e4m3fnuz for"));
+  CHECK(message({.a = {fnuz}, .b = {fnuz}}, {.model = "exact"}) == "accepted");
   const OutputCast fnuz_output = default_output(FormatId::e4m3fnuz);
-  CHECK_THAT(message({.a = a, .b = a}, {.output = fnuz_output}), contains("FNUZ is AMD's"));
-  CHECK(message({.a = a, .b = a}, {.model = "fp32", .output = fnuz_output}) == "accepted");
-  CHECK_THAT(message({.a = a, .b = a, .recipe = "te-current"}), contains("floats"));
-  CHECK_THAT(
-      message({.a = a,
-               .b = a,
-               .scale_a = view_of(ElementType::f32, {5}, std::span<const float>(floats).first(5))}),
-      contains("scale_a: expected one value, [32] or [32, 1]") && contains("got [5]"));
-  CHECK_THAT(message({.a = a, .b = a, .c = matrix(ElementType::f32, 32, 64)}),
+  CHECK_THAT(message({.a = {a}, .b = {a}}, {.output = fnuz_output}), contains("FNUZ is AMD's"));
+  CHECK(message({.a = {a}, .b = {a}}, {.model = "fp32", .output = fnuz_output}) == "accepted");
+  CHECK_THAT(message({.a = {a}, .b = {a}, .recipe = "te-current"}), contains("floats"));
+  CHECK_THAT(message({.a = {.codes = a,
+                            .scales = view_of(ElementType::f32, {5},
+                                              std::span<const float>(floats).first(5))},
+                      .b = {a}}),
+             contains("scale_a: expected one value, [32] or [32, 1]") && contains("got [5]"));
+  CHECK_THAT(message({.a = {a}, .b = {a}, .c = matrix(ElementType::f32, 32, 64)}),
              contains("[m, n] = [32, 32]"));
-  CHECK_THAT(message({.a = a, .b = a}, {.promotion_interval = 100}), contains("multiple"));
+  CHECK_THAT(message({.a = {a}, .b = {a}}, {.promotion_interval = 100}), contains("multiple"));
   const TensorView f = matrix(ElementType::f32, 32, 64);
-  CHECK_THAT(message({.a = f, .b = f, .recipe = "te-current"}, {.model = "sm90.wgmma.e5m2"}),
+  CHECK_THAT(message({.a = {f}, .b = {f}, .recipe = "te-current"}, {.model = "sm90.wgmma.e5m2"}),
              contains("e5m2"));
   CHECK_THROWS_WITH(default_output(FormatId::e8m0fnu), contains("e8m0fnu"));
 }

@@ -34,7 +34,10 @@ struct RandomProduct {
     std::uint64_t seed = 1;
   };
 
-  RandomProduct(const GemmSpec& spec, const Options& o) {
+  /// A spec without a model is one of Hopper's E4M3.
+  RandomProduct(const GemmSpec& given, const Options& o) {
+    GemmSpec spec = given;
+    if (spec.model.empty()) spec.model = "sm90.wgmma.e4m3";
     const InstructionModel& model = find_instruction_model(spec.model);
     const auto fill = [&](std::vector<std::uint8_t>& codes, FormatId id, std::int64_t count,
                           const std::string& name) {
@@ -50,19 +53,18 @@ struct RandomProduct {
     fill(a, model.a_format, o.shape.m * o.shape.k, "a");
     fill(b, model.b_format, o.shape.n * o.shape.k, "b");
     GemmOperands operands;
-    operands.a = view_of(element_type_of(model.a_format), {o.shape.m, o.shape.k},
-                         std::span<const std::uint8_t>(a));
-    operands.b = view_of(element_type_of(model.b_format), {o.shape.n, o.shape.k},
-                         std::span<const std::uint8_t>(b));
-    operands.scale_a = scales(o.tiles_a, scale_a, o.seed, "scale_a");
-    operands.scale_b = scales(o.tiles_b, scale_b, o.seed, "scale_b");
+    operands.a.codes = view_of(element_type_of(model.a_format), {o.shape.m, o.shape.k},
+                               std::span<const std::uint8_t>(a));
+    operands.b.codes = view_of(element_type_of(model.b_format), {o.shape.n, o.shape.k},
+                               std::span<const std::uint8_t>(b));
+    operands.a.scales = scales(o.tiles_a, scale_a, o.seed, "scale_a");
+    operands.b.scales = scales(o.tiles_b, scale_b, o.seed, "scale_b");
     if (o.with_c) {
       c = random_c(Start::normal, o.shape.m * o.shape.n, RandomStream(o.seed, "c"));
       operands.c = view_of(ElementType::f32, {o.shape.m, o.shape.n}, std::span<const float>(c));
     }
-    GemmSpec named = spec;
-    if (o.with_c && spec.c_enters == CPlacement::unnamed) named.c_enters = place_of_c(spec, o);
-    product = make_product(operands, named);
+    if (o.with_c && spec.c_enters == CPlacement::unnamed) spec.c_enters = place_of_c(spec, o);
+    product = make_product(operands, spec);
   }
 
  private:

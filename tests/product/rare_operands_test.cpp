@@ -66,9 +66,9 @@ TEST_CASE("groups: only those that have rows or terms start at multiples", "[pro
 TEST_CASE("groups: one without terms is not split, beside others that are", "[product]") {
   const RandomProduct random({}, {.shape = {4, 3, 256}});
   GemmOperands all;
-  all.a = view_of(ElementType::e4m3fn, {4, 256}, std::span(std::as_const(random.a)));
-  all.b = view_of(ElementType::e4m3fn, {3, 256}, std::span(std::as_const(random.b)));
-  GemmSpec spec;
+  all.a.codes = view_of(ElementType::e4m3fn, {4, 256}, std::span(std::as_const(random.a)));
+  all.b.codes = view_of(ElementType::e4m3fn, {3, 256}, std::span(std::as_const(random.b)));
+  GemmSpec spec{.model = "sm90.wgmma.e4m3"};
   spec.split = {.parts = 2, .tile = 32};
   const GroupedProduct product =
       make_grouped_product(all, spec, {GroupKind::k_ends, {0, 128, 128, 256}, 0});
@@ -218,7 +218,7 @@ TEST_CASE("variants: codes that are cast anew are of the numbers that the recipe
                                       {"nvfp4", "sm100.tcgen05.mxf4nvf4"},
                                       {"ocp-mxfp8", "sm100.tcgen05.mxf8f6f4.e4m3"}}) {
     GemmOperands operands;
-    operands.a = operands.b = view;
+    operands.a.codes = operands.b.codes = view;
     operands.recipe = recipe;
     GemmSpec spec{.model = model};
     if (std::string(recipe) == "deepgemm") spec.promotion_interval = 128;

@@ -77,6 +77,13 @@ TEST_CASE("scale layouts: shapes that do not fit are refused with those that do"
       "scale_a: expected one value, [200] or [200, 1], [200, 3] (1x128 tiles), [2, 3] (128x128 "
       "tiles), [200, 10] (1x32 tiles), [200, 19] (1x16 tiles); other tiles must be named, such as "
       "64x64, got [5, 5]");
+  // One scale a row, where there are no terms; a vector for a named grid of one row.
+  CHECK(tiles_of_shape("scale_a", std::vector<std::int64_t>{5}, 5, 0) == ScaleTiles{1, 1});
+  const std::vector<std::int64_t> four{4};
+  CHECK(checked_tiles("scale_a", four, ScaleTiles{0, 128}, 6, 512) == ScaleTiles{6, 128});
+  CHECK(message_of([&] {
+          (void)checked_tiles("scale_a", four, ScaleTiles{3, 128}, 6, 512);
+        }) == "scale_a: expected [ceil(6/3), ceil(512/128)] = [2, 4], got [4]");
   for (const ElementType type : {ElementType::f64, ElementType::f32, ElementType::f16,
                                  ElementType::bf16, ElementType::e8m0fnu, ElementType::e4m3fn})
     CHECK_NOTHROW(require_scale_type("scale_a", type));

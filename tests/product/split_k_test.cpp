@@ -123,8 +123,8 @@ TEST_CASE("split-K: pairs are of parts that have tiles", "[product]") {
   const std::vector<std::uint16_t> a{0x3380, 0, 0x3f80, 0, 0x3380, 0};  // BF16
   const std::vector<std::uint16_t> b(6, 0x3f80);
   GemmOperands operands;
-  operands.a = view_of(ElementType::bf16, {1, 6}, std::span(a));
-  operands.b = view_of(ElementType::bf16, {1, 6}, std::span(b));
+  operands.a.codes = view_of(ElementType::bf16, {1, 6}, std::span(a));
+  operands.b.codes = view_of(ElementType::bf16, {1, 6}, std::span(b));
   Product p = make_product(operands, {.model = "fp32"});
   p.split = {.parts = 5, .tile = 1, .cut = SplitCut::contiguous, .order = SplitOrder::pairwise};
   validate_split(p);
@@ -180,26 +180,26 @@ TEST_CASE("calls: a name is the options that it stands for", "[product]") {
     CHECK((call.split_tile > 0) == !call.splits.empty());
     GemmOperands operands;
     const bool fp4 = model.a_format == FormatId::e2m1;
-    operands.a.type = fp4 ? ElementType::e2m1 : ElementType::e4m3fn;
-    operands.b.type = fp4 ? ElementType::e2m1 : ElementType::e5m2;
+    operands.a.codes.type = fp4 ? ElementType::e2m1 : ElementType::e4m3fn;
+    operands.b.codes.type = fp4 ? ElementType::e2m1 : ElementType::e5m2;
     const GemmSpec spec = with_call(call, operands, {});
     CHECK(spec.promotion_interval == call.promotion_interval);
     const InstructionModel& mixed = find_instruction_model(spec.model);
-    CHECK(element_type_of(mixed.a_format) == operands.a.type);
-    CHECK(element_type_of(mixed.b_format) == operands.b.type);
+    CHECK(element_type_of(mixed.a_format) == operands.a.codes.type);
+    CHECK(element_type_of(mixed.b_format) == operands.b.codes.type);
     CHECK(mixed.accumulator == model.accumulator);
   }
   const LibraryCall& fast = find_library_call("cublaslt.h100.fast");
   GemmOperands operands;
-  operands.a.type = operands.b.type = ElementType::e4m3fn;
+  operands.a.codes.type = operands.b.codes.type = ElementType::e4m3fn;
   CHECK(with_call(fast, operands, {}).scale_order == ScaleOrder::product_then_fma);
-  operands.scale_a = TensorView{ElementType::f32, {8, 1}, {}, false};
+  operands.a.scales = TensorView{ElementType::f32, {8, 1}, {}, false};
   CHECK(with_call(fast, operands, {}).scale_order == ScaleOrder::b_then_fma_a);
   // One a row in either layout; one for all, or tiles along K, are not.
   const auto order_of = [&](ScaleLayout layout, std::vector<std::int64_t> shape) {
     GemmOperands scaled = operands;
-    scaled.layout_a = layout;
-    scaled.scale_a = TensorView{ElementType::f32, std::move(shape), {}, false};
+    scaled.a.layout = layout;
+    scaled.a.scales = TensorView{ElementType::f32, std::move(shape), {}, false};
     return with_call(fast, scaled, {}).scale_order;
   };
   CHECK(order_of(ScaleLayout::row_major, {8}) == ScaleOrder::b_then_fma_a);
@@ -212,7 +212,7 @@ TEST_CASE("calls: a name is the options that it stands for", "[product]") {
   CHECK_THROWS_WITH(with_call(fast, operands, {.split = {.parts = 2, .cut = SplitCut::modulo}}),
                     "split_k: expected contiguous serial, the known splits of cublaslt.h100.fast, "
                     "got modulo serial");
-  operands.a.type = ElementType::e4m3fnuz;
+  operands.a.codes.type = ElementType::e4m3fnuz;
   CHECK_THROWS_AS(with_call(fast, operands, {}), Error);
   CHECK_THROWS_AS(find_library_call("cublaslt"), Error);
 }

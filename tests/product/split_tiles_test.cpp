@@ -47,13 +47,14 @@ TEST_CASE("split: parts are sums of their own tiles, of one block or of several"
       for (const int parts : {2, 3, 4, 5})
         for (const SplitCut cut : {SplitCut::contiguous, SplitCut::modulo}) {
           GemmOperands operands;
-          operands.a = view_of(ElementType::e4m3fn, {3, 400}, std::span(a));
-          operands.b = view_of(ElementType::e4m3fn, {2, 400}, std::span(b));
+          operands.a.codes = view_of(ElementType::e4m3fn, {3, 400}, std::span(a));
+          operands.b.codes = view_of(ElementType::e4m3fn, {2, 400}, std::span(b));
           if (scaled) {
-            operands.scale_a = view_of(ElementType::f32, {3, 13}, std::span(scale_a));
-            operands.scale_b = view_of(ElementType::f32, {2, 13}, std::span(scale_b));
+            operands.a.scales = view_of(ElementType::f32, {3, 13}, std::span(scale_a));
+            operands.b.scales = view_of(ElementType::f32, {2, 13}, std::span(scale_b));
           }
-          const Product whole = make_product(operands, {.promotion_interval = 32});
+          const Product whole =
+              make_product(operands, {.model = "sm90.wgmma.e4m3", .promotion_interval = 32});
           const std::int64_t tiles = (400 + tile - 1) / tile;
           const std::int64_t each = (tiles + parts - 1) / parts;
           std::vector<float> expected;
@@ -90,7 +91,7 @@ TEST_CASE("grouped: A's tiles and B's are their own, of every kind of groups", "
   const std::vector<std::uint8_t> b = drawn_codes(2 * 4 * kDeep, 6);
   const std::vector<float> scale_a = drawn_scales(6 * 4, 7);
   const std::vector<float> scale_b = drawn_scales(2 * 2 * 2, 8);
-  const GemmSpec spec{.promotion_interval = 32};
+  const GemmSpec spec{.model = "sm90.wgmma.e4m3", .promotion_interval = 32};
   for (const Groups& groups :
        {Groups{GroupKind::batched, {}, 0}, Groups{GroupKind::row_ends, {3, 6}, 0},
         Groups{GroupKind::row_counts, {3, 3}, 0}, Groups{GroupKind::k_ends, {64, 128}, 0}}) {
@@ -107,17 +108,17 @@ TEST_CASE("grouped: A's tiles and B's are their own, of every kind of groups", "
       return view_of(ElementType::f32, std::move(shape), std::span(from).subspan(at, size));
     };
     GemmOperands all;
-    all.a = codes(
+    all.a.codes = codes(
         a, stacked ? std::vector<std::int64_t>{2, 3, kDeep} : std::vector<std::int64_t>{6, kDeep},
         0);
-    all.scale_a = scales(
+    all.a.scales = scales(
         scale_a, stacked ? std::vector<std::int64_t>{2, 3, 4} : std::vector<std::int64_t>{6, 4}, 0);
-    all.tiles_a = ScaleTiles{1, 32};
-    all.b = codes(
+    all.a.tiles = ScaleTiles{1, 32};
+    all.b.codes = codes(
         b, cut ? std::vector<std::int64_t>{4, kDeep} : std::vector<std::int64_t>{2, 4, kDeep}, 0);
-    all.scale_b = scales(
+    all.b.scales = scales(
         scale_b, cut ? std::vector<std::int64_t>{2, 2} : std::vector<std::int64_t>{2, 2, 2}, 0);
-    all.tiles_b = ScaleTiles{2, 64};
+    all.b.tiles = ScaleTiles{2, 64};
     const GroupedProduct product = make_grouped_product(all, spec, groups);
     REQUIRE(product.parts.size() == 2);
     for (std::size_t g = 0; g < 2; ++g) {
@@ -131,10 +132,10 @@ TEST_CASE("grouped: A's tiles and B's are their own, of every kind of groups", "
         CHECK(compute(product.parts[g].product) == compute(whole));
         continue;
       }
-      one.a = codes(a, {3, kDeep}, g * 3 * kDeep);
-      one.scale_a = scales(scale_a, {3, 4}, g * 12);
-      one.b = codes(b, {4, kDeep}, g * 4 * kDeep);
-      one.scale_b = scales(scale_b, {2, 2}, g * 4);
+      one.a.codes = codes(a, {3, kDeep}, g * 3 * kDeep);
+      one.a.scales = scales(scale_a, {3, 4}, g * 12);
+      one.b.codes = codes(b, {4, kDeep}, g * 4 * kDeep);
+      one.b.scales = scales(scale_b, {2, 2}, g * 4);
       INFO(to_string(groups.kind) << ", group " << g);
       CHECK(compute(product.parts[g].product) == compute(make_product(one, spec)));
     }

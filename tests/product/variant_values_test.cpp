@@ -33,13 +33,13 @@ struct UnlikeScales {
     for (int i = 0; i < 9; ++i) of_a.push_back(1.25F + static_cast<float>(i));
     for (int i = 0; i < 15; ++i) of_b.push_back(0.3F * static_cast<float>(i + 1));
     GemmOperands operands;
-    operands.a = codes({6, 96});
-    operands.b = codes({5, 96});
-    if (a) operands.scale_a = view_of(ElementType::f32, {3, 3}, std::span<const float>(of_a));
-    if (a) operands.tiles_a = ScaleTiles{2, 32};
-    if (b) operands.scale_b = view_of(ElementType::f32, {5, 3}, std::span<const float>(of_b));
-    if (b) operands.tiles_b = ScaleTiles{1, 32};
-    product = make_product(operands, {.promotion_interval = 32});
+    operands.a.codes = codes({6, 96});
+    operands.b.codes = codes({5, 96});
+    if (a) operands.a.scales = view_of(ElementType::f32, {3, 3}, std::span<const float>(of_a));
+    if (a) operands.a.tiles = ScaleTiles{2, 32};
+    if (b) operands.b.scales = view_of(ElementType::f32, {5, 3}, std::span<const float>(of_b));
+    if (b) operands.b.tiles = ScaleTiles{1, 32};
+    product = make_product(operands, {.model = "sm90.wgmma.e4m3", .promotion_interval = 32});
   }
 };
 
@@ -102,10 +102,10 @@ TEST_CASE("variants: the power of two above a scale, at every edge", "[product]"
   const ScaleValues expected{1.0F,      2.0F,      1.0F,      0.5F,     4.0F, 4.0F,  0x1p-149F,
                              0x1p-139F, 0x1p-126F, kInfinite, 0x1p127F, 0.0F, -3.0F, kInfinite};
   GemmOperands operands;
-  operands.a = codes({14, 32});
-  operands.b = codes({2, 32});
-  operands.scale_a = real({14});
-  Product product = make_product(operands, {});
+  operands.a.codes = codes({14, 32});
+  operands.b.codes = codes({2, 32});
+  operands.a.scales = real({14});
+  Product product = make_product(operands, {.model = "sm90.wgmma.e4m3"});
   product.problem.a_scales.values = scales;
   CHECK(values_of_side(*with_power_of_two_scales(product, Side::a), true) == expected);
 }

@@ -61,11 +61,12 @@ struct Problem {
   explicit Problem(const Case& c)
       : a(numbers(c.m * c.k, c.numbers, "a")), b(numbers(c.n * c.k, c.numbers, "b")) {
     GemmOperands operands;
-    operands.a = view_of(ElementType::f32, {c.m, c.k}, std::span<const float>(a));
-    operands.b = view_of(ElementType::f32, {c.n, c.k}, std::span<const float>(b));
+    operands.a.codes = view_of(ElementType::f32, {c.m, c.k}, std::span<const float>(a));
+    operands.b.codes = view_of(ElementType::f32, {c.n, c.k}, std::span<const float>(b));
     operands.recipe = c.recipe;
-    product = make_product(operands,
-                           {.promotion_interval = c.promotion, .output = default_output(c.output)});
+    product = make_product(operands, {.model = "sm90.wgmma.e4m3",
+                                      .promotion_interval = c.promotion,
+                                      .output = default_output(c.output)});
     // The kernel's own inputs are the codes.
     product.a_original = product.b_original = nullptr;
   }

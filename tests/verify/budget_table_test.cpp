@@ -116,8 +116,9 @@ TEST_CASE("budget: of one element of products of every kind", "[verify]") {
                                       {"ocp-mxfp8", "sm100.tcgen05.mxf8f6f4.e4m3"},
                                       {"nvfp4", "sm120.mma.mxf4nvf4"}}) {
     GemmOperands operands;
-    operands.a = view_of(ElementType::f32, {3, 128}, std::span<const float>(normal).first(384));
-    operands.b = view_of(ElementType::f32, {5, 128}, std::span<const float>(normal));
+    operands.a.codes =
+        view_of(ElementType::f32, {3, 128}, std::span<const float>(normal).first(384));
+    operands.b.codes = view_of(ElementType::f32, {5, 128}, std::span<const float>(normal));
     operands.recipe = preset;
     for (const FormatId output : {FormatId::f32, FormatId::f16, FormatId::e4m3fn}) {
       const Product product =

@@ -141,9 +141,10 @@ TEST_CASE("budget: quantizing the inputs is part of it", "[verify]") {
   const RandomStream stream(1, "budget");
   for (std::size_t i = 0; i < x.size(); ++i) x[i] = static_cast<float>(stream.normal(i));
   GemmOperands operands;
-  operands.a = operands.b = view_of(ElementType::f32, {4, 128}, std::span<const float>(x));
+  operands.a.codes = operands.b.codes =
+      view_of(ElementType::f32, {4, 128}, std::span<const float>(x));
   operands.recipe = "te-current";
-  const Product product = make_product(operands, {});
+  const Product product = make_product(operands, {.model = "sm90.wgmma.e4m3"});
   double original = 0.0;
   for (std::size_t k = 0; k < 128; ++k) original += double{x[k]} * double{x[128 + k]};
   const ErrorBudget budget = error_budget(product, 0, 1);
@@ -164,11 +165,11 @@ TEST_CASE("budget: quantizing moves each element by its own row and column", "[v
   for (std::size_t i = 0; i < b.size(); ++i)
     b[i] = std::ldexp(static_cast<float>(stream.normal(1000 + i)), 3 * static_cast<int>(i / kK));
   GemmOperands operands;
-  operands.a = view_of(ElementType::f32, {kM, kK}, std::span<const float>(a));
-  operands.b = view_of(ElementType::f32, {kN, kK}, std::span<const float>(b));
+  operands.a.codes = view_of(ElementType::f32, {kM, kK}, std::span<const float>(a));
+  operands.b.codes = view_of(ElementType::f32, {kN, kK}, std::span<const float>(b));
   for (const char* recipe : {"te-current", "torchao-rowwise"}) {
     operands.recipe = recipe;
-    const Product product = make_product(operands, {});
+    const Product product = make_product(operands, {.model = "sm90.wgmma.e4m3"});
     const Preset& preset = find_preset(recipe);
     const std::vector<float> x = dequantize(quantize(preset.activation, {a, kM, kK}));
     const std::vector<float> y = dequantize(quantize(preset.weight, {b, kN, kK}));

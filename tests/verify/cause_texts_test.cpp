@@ -406,9 +406,10 @@ TEST_CASE("causes: the texts of mistakes in casts of outputs and of operands", "
   const RandomStream stream(1, "texts of casts");
   for (std::size_t i = 0; i < x.size(); ++i) x[i] = static_cast<float>(stream.normal(i));
   GemmOperands operands;
-  operands.a = operands.b = view_of(ElementType::f32, {2, 64}, std::span<const float>(x));
+  operands.a.codes = operands.b.codes =
+      view_of(ElementType::f32, {2, 64}, std::span<const float>(x));
   operands.recipe = "te-current";
-  Product product = make_product(operands, {});
+  Product product = make_product(operands, {.model = "sm90.wgmma.e4m3"});
   std::string quantized;
   const std::string all = all_tried(product);
   for (const char* start : {"truncated_quantization_", "triton_interpreter_cast_"})

@@ -292,9 +292,10 @@ TEST_CASE("budget: what quantizing can move beyond the largest number is special
   const RandomStream stream(7, "moved far");
   for (std::size_t i = 0; i < x.size(); ++i) x[i] = static_cast<float>(stream.normal(i));
   GemmOperands operands;
-  operands.a = operands.b = view_of(ElementType::f32, {4, 64}, std::span<const float>(x));
+  operands.a.codes = operands.b.codes =
+      view_of(ElementType::f32, {4, 64}, std::span<const float>(x));
   operands.recipe = "te-current";
-  Product product = make_product(operands, {});
+  Product product = make_product(operands, {.model = "sm90.wgmma.e4m3"});
   const ErrorBudget one = error_budget(product, 1, 1);
   const double own = std::abs(one.exact) + one.accumulation;
   REQUIRE(one.quantization > 0.01 * own);

@@ -166,8 +166,8 @@ TEST_CASE("expect: numbers and faults of products of several kinds", "[verify]")
   for (std::uint64_t i = 0; i < 6 * 64; ++i)
     b.push_back(static_cast<float>(1.0 + 8.0 * draws.uniform(99999 + i)));
   GemmOperands operands;
-  operands.a = view_of(ElementType::f32, {130, 64}, std::span<const float>(a));
-  operands.b = view_of(ElementType::f32, {6, 64}, std::span<const float>(b));
+  operands.a.codes = view_of(ElementType::f32, {130, 64}, std::span<const float>(a));
+  operands.b.codes = view_of(ElementType::f32, {6, 64}, std::span<const float>(b));
   for (const bool originals : {false, true}) {
     o = {};
     o.operands = operands;

@@ -168,9 +168,10 @@ TEST_CASE(
     return cast_output(x, default_output(FormatId::e4m3fn));
   };
   GemmOperands all;
-  all.a = view_of(ElementType::e4m3fn, {2, 4, 64}, std::span(std::as_const(random.a)));
-  all.b = view_of(ElementType::e4m3fn, {2, 3, 64}, std::span(std::as_const(random.b)));
-  const GroupedProduct grouped = make_grouped_product(all, {}, {GroupKind::batched, {}, 0});
+  all.a.codes = view_of(ElementType::e4m3fn, {2, 4, 64}, std::span(std::as_const(random.a)));
+  all.b.codes = view_of(ElementType::e4m3fn, {2, 3, 64}, std::span(std::as_const(random.b)));
+  const GroupedProduct grouped =
+      make_grouped_product(all, {.model = "sm90.wgmma.e4m3"}, {GroupKind::batched, {}, 0});
   const std::vector<float> of_groups = compute(grouped);
   std::vector<float> wrong_groups = of_groups;
   for (float& x : wrong_groups) x = -x;

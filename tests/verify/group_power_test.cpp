@@ -69,10 +69,11 @@ TEST_CASE(
       for (std::int64_t x = 0; x < kWide * kDeep; ++x) b.push_back(draw());
     }
     GemmOperands all;
-    all.a = view_of(ElementType::e4m3fn, {end, kDeep}, std::span<const std::uint8_t>(a));
-    all.b = view_of(ElementType::e4m3fn, {std::ssize(ends), kWide, kDeep},
-                    std::span<const std::uint8_t>(b));
-    const GroupedProduct product = make_grouped_product(all, {}, {GroupKind::row_ends, ends, 0});
+    all.a.codes = view_of(ElementType::e4m3fn, {end, kDeep}, std::span<const std::uint8_t>(a));
+    all.b.codes = view_of(ElementType::e4m3fn, {std::ssize(ends), kWide, kDeep},
+                          std::span<const std::uint8_t>(b));
+    const GroupedProduct product =
+        make_grouped_product(all, {.model = "sm90.wgmma.e4m3"}, {GroupKind::row_ends, ends, 0});
     const std::vector<float> right = compute(product);
     for (const char* check : {"bitwise", "budget"})
       for (const bool matrix : {false, true}) {
@@ -120,9 +121,10 @@ TEST_CASE("budget check: elements whose exact value is 0 count like others, and 
         }
       const std::vector<std::uint8_t> b(static_cast<std::size_t>(columns * kDeep), 0x38);
       GemmOperands operands;
-      operands.a = view_of(ElementType::e4m3fn, {5, kDeep}, std::span<const std::uint8_t>(a));
-      operands.b = view_of(ElementType::e4m3fn, {columns, kDeep}, std::span<const std::uint8_t>(b));
-      const Product product = make_product(operands, {});
+      operands.a.codes = view_of(ElementType::e4m3fn, {5, kDeep}, std::span<const std::uint8_t>(a));
+      operands.b.codes =
+          view_of(ElementType::e4m3fn, {columns, kDeep}, std::span<const std::uint8_t>(b));
+      const Product product = make_product(operands, {.model = "sm90.wgmma.e4m3"});
       const std::vector<std::byte> golden = golden_output(product);
       std::vector<float> got(golden.size() / 4);
       std::vector<std::int64_t> mismatches;

@@ -114,26 +114,28 @@ TEST_CASE("grouped verify: the mistakes of each part, named by its neighbours' g
   const GroupData data;
   // Group 2 has two parts, group 3 no row.
   GemmOperands rows;
-  rows.a = data.of_codes({9, 128});
-  rows.b = data.of_codes({4, 6, 128}, 5000);
-  rows.scale_a = data.of_floats({9, 1});
-  rows.scale_b = data.of_floats({4, 6, 1}, 20);
+  rows.a.codes = data.of_codes({9, 128});
+  rows.b.codes = data.of_codes({4, 6, 128}, 5000);
+  rows.a.scales = data.of_floats({9, 1});
+  rows.b.scales = data.of_floats({4, 6, 1}, 20);
   rows.bias = data.of_floats({4, 6}, 60);
   const GroupedProduct indexed =
-      make_grouped_product(rows, {}, {GroupKind::row_indices, {2, 2, 0, 0, 0, 2, 1, 1, -1}, 0});
+      make_grouped_product(rows, {.model = "sm90.wgmma.e4m3"},
+                           {GroupKind::row_indices, {2, 2, 0, 0, 0, 2, 1, 1, -1}, 0});
   REQUIRE(indexed.parts.size() == 4);
   CHECK(mistakes_text(indexed, 0) == of_rows("next", 0, true) + of_rows("last", 1, true));
   CHECK(mistakes_text(indexed, 1) == of_rows("previous", 2, false) + of_rows("last", 1, false));
   CHECK(mistakes_text(indexed, 2) == of_rows("previous", 0, true) + of_rows("next", 1, true));
   CHECK(mistakes_text(indexed, 3) == of_rows("previous", 2, false));
   GemmOperands batch;
-  batch.a = data.of_codes({3, 4, 64});
-  batch.b = data.of_codes({3, 6, 64}, 5000);
-  batch.scale_a = data.of_floats({3, 4, 1});
-  batch.scale_b = data.of_floats({3, 6, 1}, 20);
-  batch.group_tensor_scales_a = {1.25F, 0.5F, 3.0F};
-  batch.group_tensor_scales_b = {2.25F, 0.25F, 2.25F};  // of groups 0 and 2 the same
-  const GroupedProduct batched = make_grouped_product(batch, {}, {GroupKind::batched, {}, 0});
+  batch.a.codes = data.of_codes({3, 4, 64});
+  batch.b.codes = data.of_codes({3, 6, 64}, 5000);
+  batch.a.scales = data.of_floats({3, 4, 1});
+  batch.b.scales = data.of_floats({3, 6, 1}, 20);
+  batch.a.group_tensor_scales = {1.25F, 0.5F, 3.0F};
+  batch.b.group_tensor_scales = {2.25F, 0.25F, 2.25F};  // of groups 0 and 2 the same
+  const GroupedProduct batched =
+      make_grouped_product(batch, {.model = "sm90.wgmma.e4m3"}, {GroupKind::batched, {}, 0});
   CHECK(mistakes_text(batched, 0) == of_batch("next", 1, true) + of_batch("last", 2, false));
   CHECK(mistakes_text(batched, 1) == of_batch("previous", 0, true) + of_batch("next", 2, true));
   CHECK(mistakes_text(batched, 2) == of_batch("previous", 1, true) + of_batch("first", 0, false));
@@ -143,10 +145,10 @@ TEST_CASE("grouped verify: the mistakes of parts of K, by one term or by a whole
           "[verify]") {
   const GroupData data;
   GemmOperands plain;
-  plain.a = data.of_codes({5, 384});
-  plain.b = data.of_codes({6, 384}, 5000);
-  const GroupedProduct terms =
-      make_grouped_product(plain, {}, {GroupKind::k_ends, {96, 96, 224, 384}, 0});
+  plain.a.codes = data.of_codes({5, 384});
+  plain.b.codes = data.of_codes({6, 384}, 5000);
+  const GroupedProduct terms = make_grouped_product(plain, {.model = "sm90.wgmma.e4m3"},
+                                                    {GroupKind::k_ends, {96, 96, 224, 384}, 0});
   const auto of = [](std::string_view relation, int group) {
     return fmt::format("! terms_of_{}_group: the terms of group {}\n", relation, group);
   };
@@ -168,14 +170,15 @@ TEST_CASE("grouped verify: the mistakes of parts of K, by one term or by a whole
             moved_text({true, true, false, true, false, true}, "one term") +
             moved_text({true, true, false, true, false, true}, "128 terms"));
   GemmOperands scaled = plain;
-  scaled.scale_a = data.of_floats({5, 6});
-  scaled.tiles_a = ScaleTiles{1, 64};
-  scaled.scale_b = data.of_floats({6, 12}, 50);
-  scaled.tiles_b = ScaleTiles{1, 32};
-  scaled.group_tensor_scales_a = {1.25F, 0.5F, 3.0F};
-  scaled.group_tensor_scales_b = {2.25F, 0.25F, 2.25F};
-  const GroupedProduct tiles = make_grouped_product(scaled, {.promotion_interval = 32},
-                                                    {GroupKind::k_ends, {128, 256, 384}, 0});
+  scaled.a.scales = data.of_floats({5, 6});
+  scaled.a.tiles = ScaleTiles{1, 64};
+  scaled.b.scales = data.of_floats({6, 12}, 50);
+  scaled.b.tiles = ScaleTiles{1, 32};
+  scaled.a.group_tensor_scales = {1.25F, 0.5F, 3.0F};
+  scaled.b.group_tensor_scales = {2.25F, 0.25F, 2.25F};
+  const GroupedProduct tiles =
+      make_grouped_product(scaled, {.model = "sm90.wgmma.e4m3", .promotion_interval = 32},
+                           {GroupKind::k_ends, {128, 256, 384}, 0});
   const auto under = [](std::string_view relation, int group, bool other_b) {
     std::string text = fmt::format(
         "! terms_of_{0}_group: the terms of group {1}\n"
@@ -203,11 +206,11 @@ TEST_CASE("grouped verify: rows at a group's end that another group computed, in
           "[verify]") {
   const GroupData data;
   GemmOperands all;
-  all.a = data.of_codes({25, 64});
-  all.b = data.of_codes({5, 6, 64}, 5000);
-  const GroupedProduct product =
-      make_grouped_product(all, {.output = default_output(FormatId::bf16)},
-                           {GroupKind::row_ends, {4, 10, 15, 22, 23}, 0});
+  all.a.codes = data.of_codes({25, 64});
+  all.b.codes = data.of_codes({5, 6, 64}, 5000);
+  const GroupedProduct product = make_grouped_product(
+      all, {.model = "sm90.wgmma.e4m3", .output = default_output(FormatId::bf16)},
+      {GroupKind::row_ends, {4, 10, 15, 22, 23}, 0});
   const std::vector<std::byte> right = golden_output(product);
   std::vector<std::byte> got = right;
   struct Strayed {
@@ -296,12 +299,13 @@ TEST_CASE("grouped verify: rows at a group's end that another group computed, in
 TEST_CASE("grouped verify: the output has the product's type, or bytes for FP8 codes", "[verify]") {
   const GroupData data;
   GemmOperands all;
-  all.a = data.of_codes({2, 2, 64});
-  all.b = data.of_codes({2, 3, 64}, 5000);
+  all.a.codes = data.of_codes({2, 2, 64});
+  all.b.codes = data.of_codes({2, 3, 64}, 5000);
   for (const FormatId id :
        {FormatId::f32, FormatId::f16, FormatId::bf16, FormatId::e4m3fn, FormatId::e5m2}) {
     const GroupedProduct product =
-        make_grouped_product(all, {.output = default_output(id)}, {GroupKind::batched, {}, 0});
+        make_grouped_product(all, {.model = "sm90.wgmma.e4m3", .output = default_output(id)},
+                             {GroupKind::batched, {}, 0});
     std::vector<std::byte> codes = golden_output(product);
     const std::size_t width = codes.size() / 12;
     codes.resize(48);

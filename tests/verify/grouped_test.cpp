@@ -52,15 +52,18 @@ struct Grouped {
     bias = floats(groups * kColumns);
     for (float& x : bias) x *= 4096.0F;
     GemmOperands all;
-    all.a = view_of(ElementType::e4m3fn, {rows, kTerms}, std::span<const std::uint8_t>(a));
-    all.b =
+    all.a.codes = view_of(ElementType::e4m3fn, {rows, kTerms}, std::span<const std::uint8_t>(a));
+    all.b.codes =
         view_of(ElementType::e4m3fn, {groups, kColumns, kTerms}, std::span<const std::uint8_t>(b));
-    all.scale_a = view_of(ElementType::f32, {rows, tiles ? 2 : 1}, std::span<const float>(scale_a));
-    if (tiles) all.tiles_a = ScaleTiles{1, 96};
-    all.scale_b = view_of(ElementType::f32, {groups, kColumns, 1}, std::span<const float>(scale_b));
+    all.a.scales =
+        view_of(ElementType::f32, {rows, tiles ? 2 : 1}, std::span<const float>(scale_a));
+    if (tiles) all.a.tiles = ScaleTiles{1, 96};
+    all.b.scales =
+        view_of(ElementType::f32, {groups, kColumns, 1}, std::span<const float>(scale_b));
     all.bias = view_of(ElementType::f32, {groups, kColumns}, std::span<const float>(bias));
-    product = make_grouped_product(all, {.promotion_interval = tiles ? 32 : 0},
-                                   {GroupKind::row_ends, ends, 0});
+    product = make_grouped_product(
+        all, {.model = "sm90.wgmma.e4m3", .promotion_interval = tiles ? 32 : 0},
+        {GroupKind::row_ends, ends, 0});
   }
 
   [[nodiscard]] GroupedReport verified(const std::vector<float>& got) const {
@@ -140,13 +143,14 @@ TEST_CASE(
   const std::vector<std::uint8_t> ones(kSide * 256, 0x38);
   const std::vector<float> grid{1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16};
   GemmOperands all;
-  all.a = view_of(ElementType::e4m3fn, {kSide, 256}, std::span(ones));
-  all.b = view_of(ElementType::e4m3fn, {kSide, 256}, std::span(ones));
-  all.scale_a = view_of(ElementType::f32, {kSide, 2}, std::span(grid));
-  all.tiles_a = ScaleTiles{1, 128};
-  all.group_tensor_scales_a = {1.25F, 0.3F};
+  all.a.codes = view_of(ElementType::e4m3fn, {kSide, 256}, std::span(ones));
+  all.b.codes = view_of(ElementType::e4m3fn, {kSide, 256}, std::span(ones));
+  all.a.scales = view_of(ElementType::f32, {kSide, 2}, std::span(grid));
+  all.a.tiles = ScaleTiles{1, 128};
+  all.a.group_tensor_scales = {1.25F, 0.3F};
   const GroupedProduct grouped =
-      make_grouped_product(all, {.promotion_interval = 128}, {GroupKind::k_ends, {128, 256}, 0});
+      make_grouped_product(all, {.model = "sm90.wgmma.e4m3", .promotion_interval = 128},
+                           {GroupKind::k_ends, {128, 256}, 0});
   const InverseScales& own = grouped.parts[0].product.problem.a_scales;
   std::vector<std::string> names;
   for (const WrongProduct& one : group_mistakes(grouped, 0)) {
@@ -196,25 +200,25 @@ TEST_CASE("grouped verify: a bias or a tensor scale that all groups share is nob
     return text;
   };
   GemmOperands all;
-  all.a = view_of(ElementType::e4m3fn, {2, 3, 64}, std::span(ones));
-  all.b = view_of(ElementType::e4m3fn, {2, 2, 64}, std::span(ones).first(4 * 64));
+  all.a.codes = view_of(ElementType::e4m3fn, {2, 3, 64}, std::span(ones));
+  all.b.codes = view_of(ElementType::e4m3fn, {2, 2, 64}, std::span(ones).first(4 * 64));
   const Groups batched{GroupKind::batched, {}, 0};
   const std::string codes_alone = "weight_of_next_group! input_of_next_group ";
-  CHECK(names(make_grouped_product(all, {}, batched), 0) == codes_alone);
+  CHECK(names(make_grouped_product(all, {.model = "sm90.wgmma.e4m3"}, batched), 0) == codes_alone);
   for (const bool shared : {true, false}) {
     all.bias = shared ? view_of(ElementType::f32, {2}, std::span(numbers).first(2))
                       : view_of(ElementType::f32, {2, 2}, std::span(numbers).first(4));
-    CHECK(names(make_grouped_product(all, {}, batched), 0) ==
+    CHECK(names(make_grouped_product(all, {.model = "sm90.wgmma.e4m3"}, batched), 0) ==
           codes_alone + (shared ? "" : "bias_of_next_group! "));
   }
   all.bias.reset();
-  all.scale_a = view_of(ElementType::f32, {2, 3, 1}, std::span(numbers).first(6));
-  all.scale_b = view_of(ElementType::f32, {2, 2, 1}, std::span(numbers).first(4));
+  all.a.scales = view_of(ElementType::f32, {2, 3, 1}, std::span(numbers).first(6));
+  all.b.scales = view_of(ElementType::f32, {2, 2, 1}, std::span(numbers).first(4));
   const std::string start = "weight_codes_of_next_group weight_of_next_group! ";
   for (const bool of_a : {false, true})
     for (const bool of_b : {false, true}) {
-      all.group_tensor_scales_a = of_a ? std::vector{1.5F, 0.5F} : std::vector<float>{};
-      all.group_tensor_scales_b = of_b ? std::vector{1.5F, 0.5F} : std::vector<float>{};
+      all.a.group_tensor_scales = of_a ? std::vector{1.5F, 0.5F} : std::vector<float>{};
+      all.b.group_tensor_scales = of_b ? std::vector{1.5F, 0.5F} : std::vector<float>{};
       INFO("tensor scales of A " << of_a << ", of B " << of_b);
       const std::string own_b =
           of_b
@@ -223,7 +227,7 @@ TEST_CASE("grouped verify: a bias or a tensor scale that all groups share is nob
       const std::string own_a =
           of_a ? "scale_a_of_next_group tensor_scale_a_of_next_group both_scales_a_of_next_group "
                : "scale_a_of_next_group ";
-      CHECK(names(make_grouped_product(all, {}, batched), 0) ==
+      CHECK(names(make_grouped_product(all, {.model = "sm90.wgmma.e4m3"}, batched), 0) ==
             start + own_b + "input_of_next_group " + own_a);
     }
 }
@@ -238,15 +242,16 @@ TEST_CASE("grouped verify: terms of another group come under its tensor scales, 
   std::vector<float> grid;
   for (int i = 0; i < 8; ++i) grid.push_back(1.0F + 0.25F * static_cast<float>(i));
   GemmOperands all;
-  all.a = view_of(ElementType::e4m3fn, {4, 256}, std::span(codes));
-  all.b = view_of(ElementType::e4m3fn, {3, 256}, std::span(codes).first(3 * 256));
-  all.scale_a = view_of(ElementType::f32, {4, 2}, std::span<const float>(grid));
-  all.scale_b = view_of(ElementType::f32, {3, 2}, std::span<const float>(grid).first(6));
-  all.tiles_a = all.tiles_b = ScaleTiles{1, 128};
-  all.group_tensor_scales_a = {1.25F, 0.3F};
-  all.group_tensor_scales_b = {0.6F, 2.5F};
+  all.a.codes = view_of(ElementType::e4m3fn, {4, 256}, std::span(codes));
+  all.b.codes = view_of(ElementType::e4m3fn, {3, 256}, std::span(codes).first(3 * 256));
+  all.a.scales = view_of(ElementType::f32, {4, 2}, std::span<const float>(grid));
+  all.b.scales = view_of(ElementType::f32, {3, 2}, std::span<const float>(grid).first(6));
+  all.a.tiles = all.b.tiles = ScaleTiles{1, 128};
+  all.a.group_tensor_scales = {1.25F, 0.3F};
+  all.b.group_tensor_scales = {0.6F, 2.5F};
   const GroupedProduct grouped =
-      make_grouped_product(all, {.promotion_interval = 128}, {GroupKind::k_ends, {128, 256}, 0});
+      make_grouped_product(all, {.model = "sm90.wgmma.e4m3", .promotion_interval = 128},
+                           {GroupKind::k_ends, {128, 256}, 0});
   for (const std::size_t part : {0U, 1U}) {
     const std::string relation = part == 0 ? "next" : "previous";
     int found = 0;
@@ -279,10 +284,12 @@ TEST_CASE("grouped verify: mistakes with another group's codes have no floats of
   for (std::uint64_t i = 0; i < 8 * 128; ++i)
     values.push_back(static_cast<float>(random.normal(i)));
   GemmOperands all;
-  all.a = view_of(ElementType::f32, {2, 4, 128}, std::span<const float>(values));
-  all.b = view_of(ElementType::f32, {2, 3, 128}, std::span<const float>(values).first(6 * 128));
+  all.a.codes = view_of(ElementType::f32, {2, 4, 128}, std::span<const float>(values));
+  all.b.codes =
+      view_of(ElementType::f32, {2, 3, 128}, std::span<const float>(values).first(6 * 128));
   all.recipe = "te-current";
-  const GroupedProduct grouped = make_grouped_product(all, {}, {GroupKind::batched, {}, 0});
+  const GroupedProduct grouped =
+      make_grouped_product(all, {.model = "sm90.wgmma.e4m3"}, {GroupKind::batched, {}, 0});
   CHECK(grouped.parts[0].product.a_original != nullptr);
   const std::vector<WrongProduct> mistakes = group_mistakes(grouped, 0);
   CHECK(mistakes.size() >= 4);
@@ -298,10 +305,10 @@ TEST_CASE(
     "[verify]") {
   const std::vector<std::uint8_t> ones(7 * 64, 0x38);
   GemmOperands all;
-  all.a = view_of(ElementType::e4m3fn, {7, 64}, std::span(ones));
-  all.b = view_of(ElementType::e4m3fn, {2, 3, 64}, std::span(ones).first(6 * 64));
-  const GroupedProduct product =
-      make_grouped_product(all, {}, {GroupKind::row_indices, {0, 0, -1, 1, 1, -1, -1}, 0});
+  all.a.codes = view_of(ElementType::e4m3fn, {7, 64}, std::span(ones));
+  all.b.codes = view_of(ElementType::e4m3fn, {2, 3, 64}, std::span(ones).first(6 * 64));
+  const GroupedProduct product = make_grouped_product(
+      all, {.model = "sm90.wgmma.e4m3"}, {GroupKind::row_indices, {0, 0, -1, 1, 1, -1, -1}, 0});
   std::vector<float> got = compute(product);
   for (const UngroupedRule rule : {UngroupedRule::any, UngroupedRule::zero})
     for (const std::int64_t wrong : {-1, 6, 8, 15, 20}) {
@@ -382,9 +389,10 @@ TEST_CASE("grouped verify: groups behind the third are told in a line, with the 
 TEST_CASE("grouped verify: wrong groups stay a mismatch where no group has power", "[verify]") {
   const std::vector<std::uint8_t> zeros(4 * 64);
   GemmOperands all;
-  all.a = view_of(ElementType::e4m3fn, {2, 2, 64}, std::span(zeros));
-  all.b = view_of(ElementType::e4m3fn, {2, 1, 64}, std::span(zeros).first(2 * 64));
-  const GroupedProduct product = make_grouped_product(all, {}, {GroupKind::batched, {}, 0});
+  all.a.codes = view_of(ElementType::e4m3fn, {2, 2, 64}, std::span(zeros));
+  all.b.codes = view_of(ElementType::e4m3fn, {2, 1, 64}, std::span(zeros).first(2 * 64));
+  const GroupedProduct product =
+      make_grouped_product(all, {.model = "sm90.wgmma.e4m3"}, {GroupKind::batched, {}, 0});
   for (const bool right : {true, false}) {
     std::vector<float> got(4);
     if (!right) got[3] = 1.0F;

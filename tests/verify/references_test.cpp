@@ -28,7 +28,7 @@ TEST_CASE("references: FP64's are FP32's but for rounding, under every epilogue"
     for (const float alpha : {1.0F, 0.25F})
       for (const bool scaled_output : {false, true})
         for (const bool scaled : {false, true}) {
-          GemmSpec spec{.promotion_interval = 128};
+          GemmSpec spec{.model = "sm90.wgmma.e4m3", .promotion_interval = 128};
           spec.epilogue.activation = activation;
           spec.epilogue.alpha = alpha;
           if (scaled_output) spec.epilogue.output_scale = 3.0F;
@@ -207,8 +207,9 @@ TEST_CASE("mistakes of quantizing are those of floats, of Triton's formats where
   };
   const auto quantized = [&](const char* recipe, const char* model) {
     GemmOperands operands;
-    operands.a = view_of(ElementType::f32, {4, 128}, std::span<const float>(values).first(512));
-    operands.b = view_of(ElementType::f32, {8, 128}, std::span<const float>(values));
+    operands.a.codes =
+        view_of(ElementType::f32, {4, 128}, std::span<const float>(values).first(512));
+    operands.b.codes = view_of(ElementType::f32, {8, 128}, std::span<const float>(values));
     operands.recipe = recipe;
     return make_product(operands, {.model = model});
   };
@@ -231,8 +232,8 @@ TEST_CASE("references: against originals they are those floats' sums, rounded on
   const RandomStream draws(7, "originals");
   for (std::uint64_t i = 0; i < 8 * 70; ++i) values.push_back(static_cast<float>(draws.normal(i)));
   GemmOperands operands;
-  operands.a = view_of(ElementType::f32, {3, 70}, std::span<const float>(values).first(210));
-  operands.b = view_of(ElementType::f32, {8, 70}, std::span<const float>(values));
+  operands.a.codes = view_of(ElementType::f32, {3, 70}, std::span<const float>(values).first(210));
+  operands.b.codes = view_of(ElementType::f32, {8, 70}, std::span<const float>(values));
   operands.recipe = "torchao-rowwise";
   const Product product =
       make_product(operands, {.model = "exact", .output = default_output(FormatId::bf16)});

@@ -35,7 +35,7 @@ VerifyReport report_on(const Product& product, const std::vector<float>& values,
 }  // namespace
 
 TEST_CASE("verify: what an activation allows is right for every part of a report", "[verify]") {
-  GemmSpec spec{.promotion_interval = 128};
+  GemmSpec spec{.model = "sm90.wgmma.e4m3", .promotion_interval = 128};
   spec.epilogue.activation = Activation::gelu;
   const RandomProduct random(spec, {.shape = {24, 20, 128}});
   const std::vector<float> right = compute(random.product);

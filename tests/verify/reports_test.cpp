@@ -47,10 +47,11 @@ struct Rows {
   explicit Rows(const std::vector<std::int64_t>& ends, std::int64_t rows)
       : random({}, {.shape = {rows, 8 * static_cast<std::int64_t>(ends.size()), 64}}) {
     GemmOperands all;
-    all.a = view_of(ElementType::e4m3fn, {rows, 64}, std::span(std::as_const(random.a)));
-    all.b = view_of(ElementType::e4m3fn, {static_cast<std::int64_t>(ends.size()), 8, 64},
-                    std::span(std::as_const(random.b)));
-    product = make_grouped_product(all, {}, {GroupKind::row_ends, ends, 0});
+    all.a.codes = view_of(ElementType::e4m3fn, {rows, 64}, std::span(std::as_const(random.a)));
+    all.b.codes = view_of(ElementType::e4m3fn, {static_cast<std::int64_t>(ends.size()), 8, 64},
+                          std::span(std::as_const(random.b)));
+    product =
+        make_grouped_product(all, {.model = "sm90.wgmma.e4m3"}, {GroupKind::row_ends, ends, 0});
   }
   [[nodiscard]] GroupedReport verified(const Values& got, UngroupedRule rule = UngroupedRule::any,
                                        const VerifyOptions& options = {}) const {
@@ -224,9 +225,9 @@ TEST_CASE("grouped verify: three wrong groups are shown in full, power is sought
 TEST_CASE("grouped verify: groups without rows or terms are no neighbours", "[verify]") {
   const std::vector<std::uint8_t> ones(4 * 256, 0x38);
   GemmOperands all;
-  all.a = all.b = view_of(ElementType::e4m3fn, {4, 256}, std::span(ones));
-  const GroupedProduct product =
-      make_grouped_product(all, {}, {GroupKind::k_ends, {64, 64, 192, 192, 256}, 0});
+  all.a.codes = all.b.codes = view_of(ElementType::e4m3fn, {4, 256}, std::span(ones));
+  const GroupedProduct product = make_grouped_product(
+      all, {.model = "sm90.wgmma.e4m3"}, {GroupKind::k_ends, {64, 64, 192, 192, 256}, 0});
   const auto names = [&](std::size_t part) {
     std::vector<std::string> found;
     for (const WrongProduct& one : group_mistakes(product, part))
@@ -240,11 +241,12 @@ TEST_CASE("grouped verify: groups without rows or terms are no neighbours", "[ve
                           "terms_of_next_group: the terms of group 4"});
   // Scales of 32 and of 48 terms lie together every 96 terms.
   const std::vector<float> scales(4 * 8, 2.0F);
-  all.a = all.b = view_of(ElementType::e4m3fn, {4, 192}, std::span(ones).first(4 * 192));
-  all.scale_a = view_of(ElementType::f32, {4, 6}, std::span(scales).first(24));
-  all.tiles_a = ScaleTiles{1, 32};
-  all.scale_b = view_of(ElementType::f32, {4, 4}, std::span(scales).first(16));
-  all.tiles_b = ScaleTiles{1, 48};
+  all.a.codes = all.b.codes =
+      view_of(ElementType::e4m3fn, {4, 192}, std::span(ones).first(4 * 192));
+  all.a.scales = view_of(ElementType::f32, {4, 6}, std::span(scales).first(24));
+  all.a.tiles = ScaleTiles{1, 32};
+  all.b.scales = view_of(ElementType::f32, {4, 4}, std::span(scales).first(16));
+  all.b.tiles = ScaleTiles{1, 48};
   const GroupedProduct tiles = make_grouped_product(
       all, {.model = "exact", .promotion_interval = 16}, {GroupKind::k_ends, {96, 192}, 0});
   Names moved;

@@ -47,11 +47,12 @@ struct Inputs {
 
   [[nodiscard]] Product product(const std::string& recipe) const {
     GemmOperands operands;
-    operands.a = view_of(ElementType::f32, {kM, kK}, std::span<const float>(a));
-    operands.b = view_of(ElementType::f32, {kN, kK}, std::span<const float>(b));
+    operands.a.codes = view_of(ElementType::f32, {kM, kK}, std::span<const float>(a));
+    operands.b.codes = view_of(ElementType::f32, {kN, kK}, std::span<const float>(b));
     operands.recipe = recipe;
-    return make_product(operands,
-                        {.promotion_interval = 128, .output = default_output(FormatId::bf16)});
+    return make_product(operands, {.model = "sm90.wgmma.e4m3",
+                                   .promotion_interval = 128,
+                                   .output = default_output(FormatId::bf16)});
   }
 };
 

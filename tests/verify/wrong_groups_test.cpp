@@ -35,9 +35,9 @@ struct EqualGroups {
 
   EqualGroups() {
     GemmOperands all;
-    all.a = view_of(ElementType::e4m3fn, {3, 5, 64}, std::span(std::as_const(random.a)));
-    all.b = view_of(ElementType::e4m3fn, {3, 6, 64}, std::span(std::as_const(random.b)));
-    product = make_grouped_product(all, {}, {GroupKind::batched, {}, 0});
+    all.a.codes = view_of(ElementType::e4m3fn, {3, 5, 64}, std::span(std::as_const(random.a)));
+    all.b.codes = view_of(ElementType::e4m3fn, {3, 6, 64}, std::span(std::as_const(random.b)));
+    product = make_grouped_product(all, {.model = "sm90.wgmma.e4m3"}, {GroupKind::batched, {}, 0});
   }
   [[nodiscard]] std::string findings(const std::vector<float>& got) const {
     std::string text;
@@ -237,7 +237,7 @@ TEST_CASE("budget: what overflows in a part of K, or in the second half of a gat
 }
 
 TEST_CASE("causes: a sum rounded before a leaky ReLU keeps the slope", "[verify]") {
-  GemmSpec spec;
+  GemmSpec spec{.model = "sm90.wgmma.e4m3"};
   spec.epilogue.activation = Activation::leaky_relu;
   spec.epilogue.slope = 0.3F;
   spec.epilogue.output_scale = 3.0F;

@@ -118,8 +118,8 @@ class Drawn {
           id == FormatId::tf32 ? ElementType::f32 : element_type_of(id);  // held in binary32
       return keep(type, shape(rows, k_), std::move(bytes));
     };
-    operands_.a = matrix(model_->a_format, m_, "a");
-    operands_.b = matrix(model_->b_format, n_, "b");
+    operands_.a.codes = matrix(model_->a_format, m_, "a");
+    operands_.b.codes = matrix(model_->b_format, n_, "b");
   }
 
   void scales() {
@@ -130,10 +130,10 @@ class Drawn {
     const ElementType type = draws_.one_in(4) ? ElementType::f32
                              : k_block == 16  ? ElementType::e4m3fn
                                               : ElementType::e8m0fnu;
-    operands_.scale_a = grid(m_, k_block, type, operands_.tiles_a);
-    if (!draws_.one_in(6)) operands_.scale_b = grid(n_, k_block, type, operands_.tiles_b);
-    if (draws_.one_in(3)) operands_.tensor_scale_a = 0.37F;
-    if (draws_.one_in(3)) operands_.tensor_scale_b = 2.5F;
+    operands_.a.scales = grid(m_, k_block, type, operands_.a.tiles);
+    if (!draws_.one_in(6)) operands_.b.scales = grid(n_, k_block, type, operands_.b.tiles);
+    if (draws_.one_in(3)) operands_.a.tensor_scale = 0.37F;
+    if (draws_.one_in(3)) operands_.b.tensor_scale = 2.5F;
   }
 
   TensorView grid(std::int64_t rows, std::int64_t k_block, ElementType type,
@@ -169,7 +169,7 @@ class Drawn {
   const InstructionModel* model_ = nullptr;
   std::int64_t m_ = 0, n_ = 0, k_ = 0, groups_ = 0;
   GemmOperands operands_;
-  GemmSpec spec_;
+  GemmSpec spec_{.model = "sm90.wgmma.e4m3"};
   std::vector<std::shared_ptr<const void>> kept_;
 };
 

@@ -302,13 +302,14 @@ constexpr std::array kCalls{
 };
 
 /// One scale a row, and more than one.
-bool one_a_row(const std::optional<TensorView>& scales, ScaleLayout layout,
-               const std::optional<InverseScales>& read, std::int64_t k) {
+bool one_a_row(const ProductOperand& operand, std::int64_t k) {
+  const std::optional<InverseScales>& read = operand.inverse;
   if (read) return read->values.size() > 1 && (read->k_block == 0 || read->k_block >= k);
+  const std::optional<TensorView>& scales = operand.scales;
   if (!scales || element_count(scales->shape, "scales") < 2) return false;
   const std::vector<std::int64_t> grid = grid_shape(scales->shape);
-  if (layout == ScaleLayout::column_major) return grid[0] == 1 || scales->shape.size() == 1;
-  return layout == ScaleLayout::row_major && grid[1] == 1;
+  if (operand.layout == ScaleLayout::column_major) return grid[0] == 1 || scales->shape.size() == 1;
+  return operand.layout == ScaleLayout::row_major && grid[1] == 1;
 }
 
 /// The format of an operand's codes. Floats have the one that the recipe gives them, or the call's.
@@ -369,11 +370,12 @@ void require_scales(const LibraryCall& call, bool of_a, bool of_b) {
 }
 
 GemmSpec with_call(const LibraryCall& call, const GemmOperands& operands, GemmSpec spec) {
-  spec.model = model_of(call, operands.a.type, operands.b.type, operands.recipe);
+  spec.call.clear();
+  spec.model = model_of(call, operands.a.codes.type, operands.b.codes.type, operands.recipe);
   spec.promotion_interval = call.promotion_interval;
-  const std::int64_t k = operands.a.shape.empty() ? 0 : operands.a.shape.back();
-  const bool by_rows = one_a_row(operands.scale_a, operands.layout_a, operands.inverse_a, k) ||
-                       one_a_row(operands.scale_b, operands.layout_b, operands.inverse_b, k);
+  const std::vector<std::int64_t>& shape = operands.a.codes.shape;
+  const std::int64_t k = shape.empty() ? 0 : shape[operands.a.transposed ? 0 : shape.size() - 1];
+  const bool by_rows = one_a_row(operands.a, k) || one_a_row(operands.b, k);
   spec.scale_order = by_rows ? call.row_scale_order : call.scale_order;
   if (spec.split.parts == 1) return spec;
   const Split asked{spec.split.cut, spec.split.order};
@@ -663,11 +665,10 @@ std::size_t find_field(const std::string& name) {
   throw Error("call", fmt::format("a field of {}", fmt::join(names, ", ")), name);
 }
 
-void require_one_scale(std::string_view name, const std::optional<TensorView>& scales,
-                       const std::optional<InverseScales>& read) {
-  const std::size_t count = read     ? read->values.size()
-                            : scales ? static_cast<std::size_t>(scales->size())
-                                     : 1;
+void require_one_scale(std::string_view name, const ProductOperand& operand) {
+  const std::size_t count = operand.inverse  ? operand.inverse->values.size()
+                            : operand.scales ? static_cast<std::size_t>(operand.scales->size())
+                                             : 1;
   require(count <= 1, name, "one scale, as the calls of the table had", count);
 }
 
@@ -690,7 +691,7 @@ std::pair<FormatId, FormatId> formats_of(const GemmOperands& operands) {
             to_string(type));
     return *id;
   };
-  return {read("A", operands.a.type), read("B", operands.b.type)};
+  return {read("A", operands.a.codes.type), read("B", operands.b.codes.type)};
 }
 
 }  // namespace
@@ -762,26 +763,19 @@ CallModel candidate_of(const CallTable& table, const TableCall& call, const Call
 GemmSpec with_call(const CallTable& table, const TableCall& call, const GemmOperands& operands,
                    GemmSpec spec) {
   if (operands.recipe.empty()) {
-    require_one_scale(argument("scale_a"), operands.scale_a, operands.inverse_a);
-    require_one_scale(argument("scale_b"), operands.scale_b, operands.inverse_b);
+    require_one_scale(argument("scale_a"), operands.a);
+    require_one_scale(argument("scale_b"), operands.b);
   } else {
     require_one_scale(operands.recipe);
   }
   require(spec.split == SplitK{}, argument("split_k"), "none with a table, which sets it",
           spec.split.parts);
+  spec.call.clear();
   require(call.output.value_or(spec.output.format) == spec.output.format, "call",
           fmt::format("output={}, as the product's", format(spec.output.format).name), call.text);
-  require(operands.a.shape.size() == 2 && operands.b.shape.size() == 2, "call",
-          "matrices with a table", "another number of dimensions");
   const auto [a, b] = formats_of(operands);
-  const std::size_t columns = operands.transpose_b ? 1 : 0;
-  const CallShape shape{operands.a.shape[0],
-                        operands.b.shape[columns],
-                        operands.a.shape[1],
-                        a,
-                        b,
-                        spec.output.format,
-                        call.fast};
+  const auto [m, k] = sides_of("A", operands.a);
+  const CallShape shape{m, sides_of("B", operands.b).first, k, a, b, spec.output.format, call.fast};
   const CallModel model = candidate_of(table, call, shape);
   require(model.rounding == CallRounding::once, fmt::format("{}: rounding", call.file),
           "once, as products round", to_string(model.rounding));
@@ -791,6 +785,37 @@ GemmSpec with_call(const CallTable& table, const TableCall& call, const GemmOper
   if (spec.split.parts == 1) spec.split = {};
   spec.scale_order = model.scale_order;
   return spec;
+}
+
+void require_model_or_call(const GemmSpec& spec) {
+  if (spec.call.empty()) {
+    require(!spec.model.empty(), argument("model"),
+            fmt::format("an instruction, or the name of a library call ({})", argument("call")),
+            "neither");
+    return;
+  }
+  if (!is_table_call(spec.call)) (void)find_library_call(spec.call);
+  const auto check = [&](std::string_view name, bool unset, std::string_view got) {
+    require(unset, argument(name), fmt::format("none with call '{}', which sets it", spec.call),
+            got);
+  };
+  check("model", spec.model.empty(), spec.model);
+  check("promotion", spec.promotion_interval == 0, std::to_string(spec.promotion_interval));
+  check("scale_order", spec.scale_order == ScaleOrder::product_then_fma,
+        to_string(spec.scale_order));
+}
+
+GemmSpec with_call(const GemmOperands& operands, GemmSpec spec) {
+  require_model_or_call(spec);
+  if (spec.call.empty()) return spec;
+  if (is_table_call(spec.call)) {
+    const TableCall call = parse_table_call(spec.call);
+    return with_call(read_call_table(call.file), call, operands, std::move(spec));
+  }
+  const LibraryCall& call = find_library_call(spec.call);
+  const bool quantized = !operands.recipe.empty();
+  require_scales(call, quantized || operands.a.has_scales(), quantized || operands.b.has_scales());
+  return with_call(call, operands, std::move(spec));
 }
 
 }  // namespace fp8lab

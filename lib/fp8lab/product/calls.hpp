@@ -56,6 +56,14 @@ std::string_view model_of(const LibraryCall& call, ElementType a, ElementType b,
 /// scale, or one per row, take a scale of 1 where none is given.
 void require_scales(const LibraryCall& call, bool of_a, bool of_b);
 
+/// Throws `Error` for neither or both of a model and a call, for a name that no call has, and for a
+/// promotion or scale order beside a call, which sets them.
+void require_model_or_call(const GemmSpec& spec);
+
+/// `spec` with what its call decides for these operands, and without the call; `spec` itself if it
+/// has none. Throws `Error` as the functions above and below.
+GemmSpec with_call(const GemmOperands& operands, GemmSpec spec);
+
 /// `spec` with the model, promotion, scale order and split tile of a call, for these operands.
 /// Output, C and epilogue do not change. Throws `Error` for a split that the call does not use.
 GemmSpec with_call(const LibraryCall& call, const GemmOperands& operands, GemmSpec spec);

@@ -6,7 +6,9 @@
 #include <string>
 #include <utility>
 
+#include "fp8lab/core/argument.hpp"
 #include "fp8lab/core/error.hpp"
+#include "fp8lab/product/calls.hpp"
 #include "fp8lab/product/groups.hpp"
 #include "fp8lab/product/operand_epilogue.hpp"
 #include "fp8lab/tensors/slices.hpp"
@@ -26,18 +28,24 @@ struct Kept {
 
 class Maker {
  public:
-  Maker(const GemmOperands& operands, const GemmSpec& spec, const Groups& groups,
-        const LibraryCall* call, bool model_known)
-      : from_(operands), spec_(spec), call_(call), model_known_(model_known) {
+  Maker(const GemmOperands& operands, const GemmSpec& spec, const Groups& groups, bool model_known)
+      : from_(operands), spec_(spec), model_known_(model_known) {
+    if (model_known) require_model_or_call(spec);
+    require(!operands.a.transposed, "A", "a tensor that is not transposed, with groups",
+            "a transposed one");
+    for (const auto& [name, operand] : {std::pair{"A", &operands.a}, {"B", &operands.b}})
+      require(!operand->strides, name, "a dense tensor, with groups", "a part of a larger one");
+    require(!is_table_call(spec.call), argument("call"),
+            "a call by name: a table of calls has no groups", spec.call);
     require(!spec.epilogue.scale_by_amax, "output_scale",
             "a number: with groups, amax would be ambiguous (of one group, or of all)", "amax");
-    require(!operands.inverse_a && !operands.inverse_b, "scales", "tensors, with groups",
+    require(!operands.a.inverse && !operands.b.inverse, "scales", "tensors, with groups",
             "scales that are already loaded");
     made_.groups = groups;
     made_.output = spec.output;
     kept_->operands = operands.owner;
     from_.owner = nullptr;
-    for (TensorView* tensor : {&from_.a, &from_.b}) make_dense(*tensor);
+    for (ProductOperand* one : {&from_.a, &from_.b}) make_dense(one->codes);
     for (std::optional<TensorView>* tensor :
          {&from_.c, &from_.bias, &from_.row_scales, &from_.column_scales})
       if (*tensor) make_dense(**tensor);
@@ -70,17 +78,17 @@ class Maker {
   }
 
   void along_rows() {
-    require_rank("A", stacked() ? "[groups, m, k]" : "[m, k]", from_.a, stacked() ? 3 : 2);
-    require_rank("B", from_.transpose_b ? "[groups, k, n]" : "[groups, n, k]", from_.b, 3);
-    made_.count = from_.b.shape[0];
-    n_ = from_.b.shape[from_.transpose_b ? 2 : 1];
-    const std::int64_t length = from_.a.shape[stacked() ? 1 : 0];
-    require(!stacked() || from_.a.shape[0] == made_.count, "A",
+    require_rank("A", stacked() ? "[groups, m, k]" : "[m, k]", from_.a.codes, stacked() ? 3 : 2);
+    require_rank("B", from_.b.transposed ? "[groups, k, n]" : "[groups, n, k]", from_.b.codes, 3);
+    made_.count = from_.b.codes.shape[0];
+    n_ = from_.b.codes.shape[from_.b.transposed ? 2 : 1];
+    const std::int64_t length = from_.a.codes.shape[stacked() ? 1 : 0];
+    require(!stacked() || from_.a.codes.shape[0] == made_.count, "A",
             fmt::format("[{}, m, k], with as many groups as B", made_.count),
-            shape_text(from_.a.shape));
+            shape_text(from_.a.codes.shape));
     set_shape(length, !stacked());
     require_tensor_scales();
-    read_scales(length, from_.a.shape.back());
+    read_scales(length, from_.a.codes.shape.back());
     const std::vector<GroupPart> parts = parts_of(made_.groups, length, made_.count);
     for (const GroupPart& part : parts)
       made_.parts.push_back({part.group, first_row(part, length), product_of(part, length)});
@@ -104,39 +112,37 @@ class Maker {
 
   /// One for all, or one a group.
   void require_tensor_scales() const {
-    const auto check = [&](std::string_view name, float all, const std::vector<float>& each) {
-      require(all == 1.0F || each.empty(), name, "one for all groups, or one per group", "both");
+    const auto check = [&](std::string_view name, const ProductOperand& operand) {
+      const std::vector<float>& each = operand.group_tensor_scales;
+      require(operand.tensor_scale == 1.0F || each.empty(), name,
+              "one for all groups, or one per group", "both");
       require(each.empty() || each.size() == static_cast<std::size_t>(made_.count), name,
               fmt::format("one value, or {}, one per group", made_.count),
               fmt::format("{}", each.size()));
     };
-    check("tensor_scale_a", from_.tensor_scale_a, from_.group_tensor_scales_a);
-    check("tensor_scale_b", from_.tensor_scale_b, from_.group_tensor_scales_b);
+    check("tensor_scale_a", from_.a);
+    check("tensor_scale_b", from_.b);
   }
 
-  [[nodiscard]] float tensor_scale_a(std::int64_t group) const {
-    const std::vector<float>& each = from_.group_tensor_scales_a;
-    return each.empty() ? from_.tensor_scale_a : each[static_cast<std::size_t>(group)];
-  }
-  [[nodiscard]] float tensor_scale_b(std::int64_t group) const {
-    const std::vector<float>& each = from_.group_tensor_scales_b;
-    return each.empty() ? from_.tensor_scale_b : each[static_cast<std::size_t>(group)];
+  [[nodiscard]] static float tensor_scale(const ProductOperand& operand, std::int64_t group) {
+    const std::vector<float>& each = operand.group_tensor_scales;
+    return each.empty() ? operand.tensor_scale : each[static_cast<std::size_t>(group)];
   }
 
   void read_scales(std::int64_t m, std::int64_t k) {
     const bool cut = made_.groups.kind == GroupKind::k_ends;
-    if (from_.scale_a)
-      kept_->scale_a.emplace(ScaledOperand{"scale_a", stacked(), cut, made_.count, m, k},
-                             *from_.scale_a, from_.layout_a, from_.tiles_a);
-    if (from_.scale_b)
-      kept_->scale_b.emplace(ScaledOperand{"scale_b", !cut, cut, made_.count, n_, k},
-                             *from_.scale_b, from_.layout_b, from_.tiles_b);
-    require(from_.recipe.empty() || (!from_.scale_a && !from_.scale_b), "scales",
+    require(from_.recipe.empty() || (!from_.a.scales && !from_.b.scales), "scales",
             "none, since the recipe makes them", "scales of your own");
-    from_.scale_a.reset();
-    from_.scale_b.reset();
-    from_.tiles_a.reset();
-    from_.tiles_b.reset();
+    const auto read = [&](std::string_view name, bool of_groups, std::int64_t rows,
+                          ProductOperand& operand, std::optional<GroupScales>& scales) {
+      if (operand.scales)
+        scales.emplace(ScaledOperand{std::string(name), of_groups, cut, made_.count, rows, k},
+                       *operand.scales, operand.layout, operand.tiles);
+      operand.scales.reset();
+      operand.tiles.reset();
+    };
+    read("scale_a", stacked(), m, from_.a, kept_->scale_a);
+    read("scale_b", !cut, n_, from_.b, kept_->scale_b);
   }
 
   /// A vector of `length` for all groups, or one of each: [count, 1] is one of each if that is the
@@ -168,20 +174,21 @@ class Maker {
       operands.row_scales = slice(*operands.row_scales, part.begin, part.end);
   }
 
-  [[nodiscard]] std::int64_t a_rows() const { return from_.a.shape[stacked() ? 1 : 0]; }
+  [[nodiscard]] std::int64_t a_rows() const { return from_.a.codes.shape[stacked() ? 1 : 0]; }
 
   Product product_of(const GroupPart& part, std::int64_t length) {
     GemmOperands operands = from_;
-    operands.tensor_scale_a = tensor_scale_a(part.group);
-    operands.tensor_scale_b = tensor_scale_b(part.group);
-    operands.group_tensor_scales_a.clear();
-    operands.group_tensor_scales_b.clear();
-    operands.a = slice(stacked() ? element(from_.a, part.group) : from_.a, part.begin, part.end);
-    operands.b = element(from_.b, part.group);
-    if (kept_->scale_a && part.begin < part.end) operands.inverse_a = kept_->scale_a->of(part);
-    if (!operands.inverse_a && operands.recipe.empty() && part.begin == part.end)
-      operands.tensor_scale_a = 1.0F;  // there are no rows that it could scale
-    if (kept_->scale_b) operands.inverse_b = kept_->scale_b->of({part.group, 0, n_});
+    for (ProductOperand* one : {&operands.a, &operands.b}) {
+      one->tensor_scale = tensor_scale(*one, part.group);
+      one->group_tensor_scales.clear();
+    }
+    const TensorView& a = from_.a.codes;
+    operands.a.codes = slice(stacked() ? element(a, part.group) : a, part.begin, part.end);
+    operands.b.codes = element(from_.b.codes, part.group);
+    if (kept_->scale_a && part.begin < part.end) operands.a.inverse = kept_->scale_a->of(part);
+    if (!operands.a.inverse && operands.recipe.empty() && part.begin == part.end)
+      operands.a.tensor_scale = 1.0F;  // there are no rows that it could scale
+    if (kept_->scale_b) operands.b.inverse = kept_->scale_b->of({part.group, 0, n_});
     add_around(part, first_row(part, length), part.end - part.begin, !stacked(), operands);
     operands.owner = kept_;
     return in_group(part.group, [&] { return make_one(operands); });
@@ -197,10 +204,11 @@ class Maker {
   }
 
   [[nodiscard]] GemmSpec spec_for(const GemmOperands& operands) const {
-    if (call_ == nullptr) return spec_;
-    require_scales(*call_, from_.recipe.empty() ? kept_->scale_a.has_value() : true,
-                   from_.recipe.empty() ? kept_->scale_b.has_value() : true);
-    return with_call(*call_, operands, spec_);
+    if (spec_.call.empty()) return spec_;
+    const LibraryCall& call = find_library_call(spec_.call);
+    const bool quantized = !from_.recipe.empty();  // parts without rows have no scales of their own
+    require_scales(call, quantized || kept_->scale_a, quantized || kept_->scale_b);
+    return with_call(call, operands, spec_);
   }
 
   [[nodiscard]] Product make_one(const GemmOperands& operands) const {
@@ -237,25 +245,24 @@ class Maker {
 
   /// A [m, K] and B [n, K] as one product, cut along K.
   void along_k() {
-    require_rank("A", "[m, k of all groups]", from_.a, 2);
-    require_rank("B", from_.transpose_b ? "[k of all groups, n]" : "[n, k of all groups]", from_.b,
-                 2);
+    require_rank("A", "[m, k of all groups]", from_.a.codes, 2);
+    require_rank("B", from_.b.transposed ? "[k of all groups, n]" : "[n, k of all groups]",
+                 from_.b.codes, 2);
     require(from_.recipe.empty(), "recipe", "none, with groups along k: quantize each group first",
             from_.recipe);
     made_.count = static_cast<std::int64_t>(made_.groups.values.size());
-    n_ = from_.b.shape[from_.transpose_b ? 1 : 0];
-    const std::int64_t m = from_.a.shape[0];
-    const std::int64_t k = from_.a.shape[1];
+    n_ = from_.b.codes.shape[from_.b.transposed ? 1 : 0];
+    const std::int64_t m = from_.a.codes.shape[0];
+    const std::int64_t k = from_.a.codes.shape[1];
     set_shape(m, false);
     require_tensor_scales();
     read_scales(m, k);
     GemmOperands operands;
-    operands.a = from_.a;
-    operands.b = from_.b;
-    operands.transpose_b = from_.transpose_b;
+    operands.a = {.codes = from_.a.codes, .transposed = from_.a.transposed};
+    operands.b = {.codes = from_.b.codes, .transposed = from_.b.transposed};
     // Tensor scales are set part by part: scales that are a group's own are not here.
-    if (kept_->scale_a && kept_->scale_a->whole()) operands.inverse_a = kept_->scale_a->all();
-    if (kept_->scale_b && kept_->scale_b->whole()) operands.inverse_b = kept_->scale_b->all();
+    if (kept_->scale_a && kept_->scale_a->whole()) operands.a.inverse = kept_->scale_a->all();
+    if (kept_->scale_b && kept_->scale_b->whole()) operands.b.inverse = kept_->scale_b->all();
     operands.owner = kept_;
     GemmSpec bare = spec_for(operands);
     bare.c_enters = CPlacement::unnamed;
@@ -276,15 +283,15 @@ class Maker {
     add_around(part, part.group * m, m, false, around);
     const bool any = part.begin < part.end;
     if (any && kept_->scale_a && !kept_->scale_a->whole())
-      around.inverse_a = p.a_scales = kept_->scale_a->of(part);
+      around.a.inverse = p.a_scales = kept_->scale_a->of(part);
     if (any && kept_->scale_b && !kept_->scale_b->whole())
-      around.inverse_b = p.b_scales = kept_->scale_b->of(part);
+      around.b.inverse = p.b_scales = kept_->scale_b->of(part);
     if (any) {
-      p.a_scales.tensor_scale = tensor_scale_a(part.group);
-      p.b_scales.tensor_scale = tensor_scale_b(part.group);
+      p.a_scales.tensor_scale = tensor_scale(from_.a, part.group);
+      p.b_scales.tensor_scale = tensor_scale(from_.b, part.group);
     }
-    around.a = from_.a;
-    around.b = from_.b;
+    around.a.codes = from_.a.codes;
+    around.b.codes = from_.b.codes;
     const GemmSpec spec = spec_for(around);
     p.scale_order = spec.scale_order;
     p.c_enters = spec.c_enters;
@@ -298,7 +305,6 @@ class Maker {
 
   GemmOperands from_;
   GemmSpec spec_;
-  const LibraryCall* call_;
   bool model_known_;
   std::shared_ptr<Kept> kept_ = std::make_shared<Kept>();
   GroupedProduct made_;
@@ -316,8 +322,8 @@ const GroupProduct* GroupedProduct::find(std::int64_t group) const {
 }
 
 GroupedProduct make_grouped_product(const GemmOperands& operands, const GemmSpec& spec,
-                                    const Groups& groups, const LibraryCall* call) {
-  return Maker(operands, spec, groups, call, true).make();
+                                    const Groups& groups) {
+  return Maker(operands, spec, groups, true).make();
 }
 
 GroupedProduct make_grouped_product_of_unknown_model(const GemmOperands& operands,
@@ -326,7 +332,7 @@ GroupedProduct make_grouped_product_of_unknown_model(const GemmOperands& operand
   GemmSpec spec;
   spec.output = output;
   spec.epilogue = epilogue;
-  return Maker(operands, spec, groups, nullptr, false).make();
+  return Maker(operands, spec, groups, false).make();
 }
 
 std::vector<float> compute(const GroupedProduct& product, int threads) {

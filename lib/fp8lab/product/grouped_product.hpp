@@ -7,7 +7,6 @@
 #include <optional>
 #include <vector>
 
-#include "fp8lab/product/calls.hpp"
 #include "fp8lab/product/groups.hpp"
 #include "fp8lab/product/non_finite.hpp"
 #include "fp8lab/product/product.hpp"
@@ -51,23 +50,21 @@ struct GroupedProduct {
 
 /// The products of all groups. Each is computed separately: a recipe quantizes A and B by groups.
 ///
-/// A, B and D have the shapes of `GroupKind`, B [.., k, n] with `transpose_b`. Other operands:
+/// A, B and D have the shapes of `GroupKind`, B [.., k, n] with `transposed`. Other operands:
 ///
 /// - scales: one value for all. For operands [G, ..]: one per group, [G] or [G, 1], or [G, ...]
 ///   with the grid of one group. For A [M, k]: one per group, [G] (if M is not G) or [G, 1, 1], or
 ///   a grid over [M, k]. For A [m, K] and B [n, K]: one per group, [G, 1, 1]; one per row of each
 ///   group, [G, rows] or [G, rows, 1]; or a grid over the whole in which no group ends inside a
-///   tile. `tensor_scale_a` and `_b` apply to all groups; `group_tensor_scales_a` and `_b` have
-///   one per group, [G].
+///   tile. `tensor_scale` applies to all groups; `group_tensor_scales` has one per group, [G].
 /// - C: the shape of D, or of the sums if gated. bias and column_scales: [n] for all, or [G, n].
 ///   row_scales: [m] for all or [G, m]; under `row_ends` and `row_indices` [M].
 ///
 /// Throws `Error` as `make_product` does, with the number of the group, and for an output scale by
-/// amax, which is ambiguous here (of a group, or of all).
-///
-/// `call`: a library call, applied to the operands of each group as `with_call` does; null: none.
+/// amax, which is ambiguous here (of a group, or of all). A library call is applied to the operands
+/// of each group; a call in a table has no groups.
 GroupedProduct make_grouped_product(const GemmOperands& operands, const GemmSpec& spec,
-                                    const Groups& groups, const LibraryCall* call = nullptr);
+                                    const Groups& groups);
 
 /// The same for operands whose instruction is not known, see `make_product_of_unknown_model`.
 GroupedProduct make_grouped_product_of_unknown_model(const GemmOperands& operands,

@@ -11,6 +11,7 @@
 #include "fp8lab/core/error.hpp"
 #include "fp8lab/core/float_environment.hpp"
 #include "fp8lab/gemm/scaling.hpp"
+#include "fp8lab/product/calls.hpp"
 #include "fp8lab/product/operand_epilogue.hpp"
 #include "fp8lab/product/partial_sums.hpp"
 #include "fp8lab/scaling/presets.hpp"
@@ -22,10 +23,6 @@ namespace {
 
 std::string shape_of(const TensorView& tensor) {
   return fmt::format("{} {}", to_string(tensor.type), shape_text(tensor.shape));
-}
-
-void require_matrix(std::string_view name, std::string_view shape, const TensorView& tensor) {
-  require(tensor.shape.size() == 2, name, fmt::format("a matrix {}", shape), shape_of(tensor));
 }
 
 /// The instructions whose operands have this format.
@@ -59,64 +56,93 @@ FormatId operand_format(std::string_view name, const TensorView& tensor,
                                               expected, argument("recipe"))
                                 : expected,
           shape_of(tensor));
-  if (format(*id).is_padded()) require_narrow_codes(*id, tensor.bytes, name);
   return *id;
 }
 
-/// A view of the file's elements: B as [n, k], whatever the file's order.
-CodeMatrix code_matrix(FormatId id, const TensorView& tensor, bool transposed) {
+/// Throws `Error` for codes with bits that their format does not have.
+void require_narrow(std::string_view name, FormatId id, const ProductOperand& operand) {
+  const TensorView& tensor = operand.codes;
+  if (!format(id).is_padded()) return;
+  if (!operand.strides) return require_narrow_codes(id, tensor.bytes, name);
+  const std::int64_t width = format(id).bytes();
+  const auto [row_stride, column_stride] = *operand.strides;
+  for (std::int64_t i = 0; i < tensor.shape[0]; ++i)
+    for (std::int64_t j = 0; j < tensor.shape[1]; ++j) {
+      const std::byte* code = tensor.bytes.data() + (i * row_stride + j * column_stride) * width;
+      require_narrow_codes(id, {code, static_cast<std::size_t>(width)}, name);
+    }
+}
+
+/// A view of the tensor's elements: B as [n, k], whatever the tensor's order.
+CodeMatrix code_matrix(FormatId id, const ProductOperand& operand) {
+  const TensorView& tensor = operand.codes;
   CodeMatrix m{id, tensor.bytes.data(), tensor.shape[0], tensor.shape[1], tensor.shape[1], 1};
   if (tensor.fortran_order) {
     m.row_stride = 1;
     m.k_stride = tensor.shape[0];
   }
-  if (transposed) {
+  if (operand.strides) {
+    m.row_stride = (*operand.strides)[0];
+    m.k_stride = (*operand.strides)[1];
+  }
+  if (operand.transposed) {
     std::swap(m.rows, m.k);
     std::swap(m.row_stride, m.k_stride);
   }
   return m;
 }
 
-InverseScales inverse_scales(std::string_view name, const TensorView& tensor, ScaleLayout layout,
-                             const std::optional<ScaleTiles>& named, const CodeMatrix& m,
-                             Product& product, std::span<const float>& with_signs) {
-  ScaleGrid grid = read_scales(name, tensor, layout, named, m.rows, m.k);
-  if (!grid.with_signs.empty()) with_signs = product.keep(std::move(grid.with_signs));
-  return {product.keep(std::move(grid.values)), grid.tiles.rows, grid.tiles.columns, grid.format};
+/// One side of a problem, A or B.
+struct ProblemSide {
+  std::string_view name;
+  std::string_view scales_name;
+  CodeMatrix& matrix;
+  InverseScales& scales;
+  Originals& original;
+  std::shared_ptr<const RecipeCast>& cast;
+  std::span<const float>& signed_scales;
+};
+
+ProblemSide side_a(Product& p) {
+  return {"A",          "scale_a", p.problem.a,      p.problem.a_scales,
+          p.a_original, p.a_cast,  p.signed_scales_a};
+}
+ProblemSide side_b(Product& p) {
+  return {"B",          "scale_b", p.problem.b,      p.problem.b_scales,
+          p.b_original, p.b_cast,  p.signed_scales_b};
 }
 
 /// Float operands, quantized by one side of a preset.
-void quantize_operand(std::string_view name, const Recipe& recipe, const TensorView& tensor,
-                      bool transposed, int threads, Product& product, CodeMatrix& matrix,
-                      InverseScales& scales, Originals& original,
-                      std::shared_ptr<const RecipeCast>& cast) {
-  require(is_float(tensor.type), name, "floats, since a recipe quantizes them", shape_of(tensor));
-  auto values = std::make_shared<std::vector<float>>(to_float_exactly(tensor, name));
+void quantize_operand(const Recipe& recipe, const ProductOperand& operand, int threads,
+                      Product& product, const ProblemSide& side) {
+  const TensorView& tensor = operand.codes;
+  require(!operand.strides, side.name, "a dense tensor, for a recipe", "a part of a larger one");
+  require(is_float(tensor.type), side.name, "floats, since a recipe quantizes them",
+          shape_of(tensor));
+  auto values = std::make_shared<std::vector<float>>(to_float_exactly(tensor, side.name));
   std::int64_t rows = tensor.shape[0];
   std::int64_t k = tensor.shape[1];
-  if (transposed) {
+  if (operand.transposed) {
     *values = transpose({*values, rows, k});
     std::swap(rows, k);
   }
   const auto quantized = std::make_shared<QuantizedTensor>(
       quantize(recipe, FloatMatrix{*values, rows, k}, false, threads));
-  matrix = quantized->matrix();
-  scales = quantized->inverse();
-  original = values;
-  cast = std::make_shared<const RecipeCast>(RecipeCast{recipe.rule, quantized});
+  side.matrix = quantized->matrix();
+  side.scales = quantized->inverse();
+  side.original = values;
+  side.cast = std::make_shared<const RecipeCast>(RecipeCast{recipe.rule, quantized});
   product.owners.push_back(quantized);
 }
 
 void use_recipe(const GemmOperands& operands, const InstructionModel& model, Product& product) {
-  require(!operands.scale_a && !operands.scale_b && !operands.inverse_a && !operands.inverse_b &&
-              operands.tensor_scale_a == 1.0F && operands.tensor_scale_b == 1.0F,
-          "scales", "none, since the recipe makes them", "scales of your own");
+  for (const ProductOperand* one : {&operands.a, &operands.b})
+    require(!one->has_scales() && one->tensor_scale == 1.0F, "scales",
+            "none, since the recipe makes them", "scales of your own");
   const Preset& preset = find_preset(operands.recipe);
-  GemmProblem& p = product.problem;
-  quantize_operand("A", preset.activation, operands.a, false, operands.threads, product, p.a,
-                   p.a_scales, product.a_original, product.a_cast);
-  quantize_operand("B", preset.weight, operands.b, operands.transpose_b, operands.threads, product,
-                   p.b, p.b_scales, product.b_original, product.b_cast);
+  quantize_operand(preset.activation, operands.a, operands.threads, product, side_a(product));
+  quantize_operand(preset.weight, operands.b, operands.threads, product, side_b(product));
+  const GemmProblem& p = product.problem;
   const bool takes_any = model.standing == Standing::definition;
   require(takes_any || (p.a.format == model.a_format && p.b.format == model.b_format), "recipe",
           fmt::format("a recipe that gives {} and {}, for {}", format(model.a_format).name,
@@ -125,21 +151,20 @@ void use_recipe(const GemmOperands& operands, const InstructionModel& model, Pro
                       operands.recipe));
 }
 
-void use_codes(const GemmOperands& operands, const InstructionModel& model, Product& product) {
-  GemmProblem& p = product.problem;
-  p.a = code_matrix(operand_format("A", operands.a, model, model.a_format), operands.a, false);
-  p.b = code_matrix(operand_format("B", operands.b, model, model.b_format), operands.b,
-                    operands.transpose_b);
-  if (operands.scale_a)
-    p.a_scales = inverse_scales("scale_a", *operands.scale_a, operands.layout_a, operands.tiles_a,
-                                p.a, product, product.signed_scales_a);
-  if (operands.scale_b)
-    p.b_scales = inverse_scales("scale_b", *operands.scale_b, operands.layout_b, operands.tiles_b,
-                                p.b, product, product.signed_scales_b);
-  if (operands.inverse_a) p.a_scales = *operands.inverse_a;
-  if (operands.inverse_b) p.b_scales = *operands.inverse_b;
-  p.a_scales.tensor_scale = operands.tensor_scale_a;
-  p.b_scales.tensor_scale = operands.tensor_scale_b;
+void use_codes(const ProductOperand& operand, const InstructionModel& model, FormatId wanted,
+               Product& product, const ProblemSide& side) {
+  const FormatId id = operand_format(side.name, operand.codes, model, wanted);
+  require_narrow(side.name, id, operand);
+  CodeMatrix& m = side.matrix = code_matrix(id, operand);
+  if (operand.scales) {
+    ScaleGrid grid =
+        read_scales(side.scales_name, *operand.scales, operand.layout, operand.tiles, m.rows, m.k);
+    if (!grid.with_signs.empty()) side.signed_scales = product.keep(std::move(grid.with_signs));
+    side.scales = {product.keep(std::move(grid.values)), grid.tiles.rows, grid.tiles.columns,
+                   grid.format};
+  }
+  if (operand.inverse) side.scales = *operand.inverse;
+  side.scales.tensor_scale = operand.tensor_scale;
 }
 
 }  // namespace
@@ -174,6 +199,17 @@ void require_output_of(std::string_view model, FormatId output) {
           format(output).name);
 }
 
+std::pair<std::int64_t, std::int64_t> sides_of(std::string_view name,
+                                               const ProductOperand& operand) {
+  const std::vector<std::int64_t>& shape = operand.codes.shape;
+  const char side = name == "A" ? 'm' : 'n';
+  require(shape.size() == 2, name,
+          operand.transposed ? fmt::format("a matrix [k, {}]", side)
+                             : fmt::format("a matrix [{}, k]", side),
+          shape_of(operand.codes));
+  return operand.transposed ? std::pair{shape[1], shape[0]} : std::pair{shape[0], shape[1]};
+}
+
 std::span<const float> Product::keep(std::vector<float> values) {
   const auto kept = std::make_shared<const std::vector<float>>(std::move(values));
   owners.push_back(kept);
@@ -182,14 +218,25 @@ std::span<const float> Product::keep(std::vector<float> values) {
 
 namespace {
 
+void require_shapes(const ProductOperand& a, const ProductOperand& b) {
+  const std::int64_t k = sides_of("A", a).second;
+  const auto [b_n, b_k] = sides_of("B", b);
+  require(b_k == k, "B",
+          fmt::format("{} with k = {}, as for A{}", b.transposed ? "[k, n]" : "[n, k]", k,
+                      b_n != k       ? std::string()
+                      : b.transposed ? "; it is [n, k]: leave out " + argument("transpose_b")
+                                     : "; it is [k, n]: give " + argument("transpose_b")),
+          shape_text(b.codes.shape));
+}
+
 /// The product as asked for, its promotion interval not yet checked.
 Product assemble(const GemmOperands& operands, const GemmSpec& spec) {
   const InstructionModel& model = find_instruction_model(spec.model);
   require_output_of(spec.model, spec.output.format);
-  require(operands.group_tensor_scales_a.empty() && operands.group_tensor_scales_b.empty(),
-          "tensor_scale", "one number, since there are no groups", "one per group");
-  require_matrix("A", "[m, k]", operands.a);
-  require_matrix("B", operands.transpose_b ? "[k, n]" : "[n, k]", operands.b);
+  for (const ProductOperand* one : {&operands.a, &operands.b})
+    require(one->group_tensor_scales.empty(), "tensor_scale",
+            "one number, since there are no groups", "one per group");
+  require_shapes(operands.a, operands.b);
   Product product;
   product.model = spec.model;
   product.output = spec.output;
@@ -200,20 +247,12 @@ Product assemble(const GemmOperands& operands, const GemmSpec& spec) {
   p.promotion_interval = spec.promotion_interval;
   p.scale_order = spec.scale_order;
   p.c_enters = spec.c_enters;
-  const std::int64_t b_k = operands.b.shape[operands.transpose_b ? 0 : 1];
-  const std::int64_t b_n = operands.b.shape[operands.transpose_b ? 1 : 0];
-  const std::int64_t k = operands.a.shape[1];
-  require(
-      b_k == k, "B",
-      fmt::format("{} with k = {}, as for A{}", operands.transpose_b ? "[k, n]" : "[n, k]", k,
-                  b_n != k               ? std::string()
-                  : operands.transpose_b ? "; it is [n, k]: leave out " + argument("transpose_b")
-                                         : "; it is [k, n]: give " + argument("transpose_b")),
-      shape_text(operands.b.shape));
-  if (operands.recipe.empty())
-    use_codes(operands, model, product);
-  else
+  if (operands.recipe.empty()) {
+    use_codes(operands.a, model, model.a_format, product, side_a(product));
+    use_codes(operands.b, model, model.b_format, product, side_b(product));
+  } else {
     use_recipe(operands, model, product);
+  }
   add_epilogue(operands, spec, product);
   return product;
 }
@@ -221,7 +260,7 @@ Product assemble(const GemmOperands& operands, const GemmSpec& spec) {
 }  // namespace
 
 Product make_product(const GemmOperands& operands, const GemmSpec& spec) {
-  Product product = assemble(operands, spec);
+  Product product = assemble(operands, with_call(operands, spec));
   validate(product.problem, product.sum_count());
   validate_split(product);
   if (spec.epilogue.scale_by_amax) scale_by_amax(product);
@@ -230,7 +269,7 @@ Product make_product(const GemmOperands& operands, const GemmSpec& spec) {
 
 Product make_product_of_unknown_model(const GemmOperands& operands, const OutputCast& output,
                                       const EpilogueSpec& epilogue) {
-  const bool tf32 = operands.a.type == ElementType::f32 && operands.recipe.empty();
+  const bool tf32 = operands.a.codes.type == ElementType::f32 && operands.recipe.empty();
   Product product = assemble(
       operands,
       {.model = tf32 ? "sm90.wgmma.tf32" : "exact", .output = output, .epilogue = epilogue});

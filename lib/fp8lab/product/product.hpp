@@ -2,6 +2,7 @@
 // One matrix product with everything that decides the bits of its output, made from
 // a user's tensors. `fp8lab gemm` computes it, and `verify` checks outputs against it.
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -9,6 +10,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "fp8lab/cast/policy.hpp"
@@ -52,8 +54,11 @@ struct EpilogueSpec {
 
 /// The computation of a kernel, without its operands.
 struct GemmSpec {
-  std::string model = "sm90.wgmma.e4m3";  ///< a registered instruction
-  std::int64_t promotion_interval = 0;    ///< as in `GemmProblem`
+  std::string model{};  ///< a registered instruction, or its definition as text
+  /// In place of `model`, promotion and scale order: a library call by name, or one in a table of
+  /// observed calls, `FILE.csv:fast,FIELD=VALUE` (calls.hpp).
+  std::string call{};
+  std::int64_t promotion_interval = 0;  ///< as in `GemmProblem`
   ScaleOrder scale_order = ScaleOrder::product_then_fma;
   OutputCast output{};
   CPlacement c_enters = CPlacement::unnamed;  ///< required for C with promotion or scales
@@ -61,30 +66,39 @@ struct GemmSpec {
   EpilogueSpec epilogue{};
 };
 
+/// A or B of a product.
+struct ProductOperand {
+  TensorView codes{};       ///< A [m, k], B [n, k]: codes, or floats for a recipe
+  bool transposed = false;  ///< the tensor is [k, m] or [k, n]
+  /// Distances of its rows and columns in elements, for a part of a larger matrix, which `codes`
+  /// points into (its bytes count for nothing): codes of one byte or more each, in no groups.
+  std::optional<std::array<std::int64_t, 2>> strides{};
+  /// Inverse scales, value = code * scale: floats, E8M0 codes, or E4M3 codes, which are read as
+  /// UE4M3 (the sign is ignored). Shapes: one value; [rows] or [rows, 1]; or a grid of `tiles` over
+  /// [rows, k], [ceil(rows / tile rows), ceil(k / tile k)]. Without `tiles`, `tiles_of_shape`
+  /// derives them from the shape.
+  std::optional<TensorView> scales{};
+  std::optional<ScaleTiles> tiles{};
+  ScaleLayout layout = ScaleLayout::row_major;  ///< of `scales`, see scale_layouts.hpp
+  /// Scales in the library's form, in place of `scales`; `GemmOperands::owner` keeps them alive.
+  std::optional<InverseScales> inverse{};
+  /// The second-level scale of the whole tensor (NVFP4), see `InverseScales::tensor_scale`.
+  float tensor_scale = 1.0F;
+  /// One second-level scale for each group, only in grouped products; empty: one for all.
+  std::vector<float> group_tensor_scales{};
+
+  [[nodiscard]] bool has_scales() const { return scales || inverse; }
+};
+
+/// Rows and k of operand A or B, whatever the order of its tensor. Throws `Error` that calls the
+/// operand `name` if it is no matrix.
+std::pair<std::int64_t, std::int64_t> sides_of(std::string_view name,
+                                               const ProductOperand& operand);
+
 /// The tensors of a product.
 struct GemmOperands {
-  TensorView a;  ///< [m, k]: codes, or floats for a recipe
-  TensorView b;  ///< [n, k], or [k, n] with `transpose_b`
-  bool transpose_b = false;
-  /// Inverse scales, value = code * scale: floats, E8M0 codes, or E4M3 codes, which are read as
-  /// UE4M3 (the sign is ignored). Shapes: one value; [rows] or [rows, 1]; or a grid of the tiles
-  /// `tiles_a` or `tiles_b` over [rows, k], [ceil(rows / tile rows), ceil(k / tile k)]. Without
-  /// these, `tiles_of_shape` derives the tiles from the shape.
-  std::optional<TensorView> scale_a{};
-  std::optional<TensorView> scale_b{};
-  /// Second-level scales of whole tensors (NVFP4), see `InverseScales::tensor_scale`.
-  float tensor_scale_a = 1.0F;
-  float tensor_scale_b = 1.0F;
-  /// One second-level scale for each group, only in grouped products; empty: one for all.
-  std::vector<float> group_tensor_scales_a{};
-  std::vector<float> group_tensor_scales_b{};
-  std::optional<ScaleTiles> tiles_a{};
-  std::optional<ScaleTiles> tiles_b{};
-  ScaleLayout layout_a = ScaleLayout::row_major;  ///< of `scale_a`, see scale_layouts.hpp
-  ScaleLayout layout_b = ScaleLayout::row_major;
-  /// Scales in the library's form, in place of `scale_a` and `scale_b`; `owner` keeps them alive.
-  std::optional<InverseScales> inverse_a{};
-  std::optional<InverseScales> inverse_b{};
+  ProductOperand a{};
+  ProductOperand b{};
   std::optional<TensorView> c{};              ///< [m, n]; `GemmSpec::c_enters` says where it enters
   std::optional<TensorView> bias{};           ///< floats [n], see epilogue.hpp
   std::optional<TensorView> row_scales{};     ///< floats [m] or [m, 1], applied to the sum
@@ -136,9 +150,10 @@ struct Product {
   std::span<const float> keep(std::vector<float> values);
 };
 
-/// Makes a product of a user's tensors. Throws `Error` that names the operand and a
-/// remedy for shapes that do not fit, codes of another format than the model's, floats
-/// without a recipe, and uint8 codes without a format.
+/// Makes a product of a user's tensors; a call is resolved here. Throws `Error` that names the
+/// operand and a remedy for shapes that do not fit, codes of another format than the model's,
+/// floats without a recipe, and uint8 codes without a format; for neither or both of a model and a
+/// call, and for a call whose scales or split the operands and the spec do not have.
 Product make_product(const GemmOperands& operands, const GemmSpec& spec);
 
 /// The product of operands whose instruction is not known, for `identify`. It has the exact

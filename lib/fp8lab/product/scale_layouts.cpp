@@ -81,6 +81,8 @@ ScaleTiles tiles_of_shape(std::string_view argument, std::span<const std::int64_
                           std::int64_t rows, std::int64_t columns) {
   const std::vector<std::int64_t> grid = grid_shape(shape);
   if (grid == std::vector<std::int64_t>{1, 1}) return whole_sides({}, rows, columns);
+  if (columns == 0 && grid == std::vector<std::int64_t>{rows, 1})
+    return whole_sides({1, 0}, rows, 0);
   const bool one_a_row_turned = grid.size() == 2 && grid[0] == 1 && grid[1] == rows;
   const std::optional<ScaleTiles> found = fitting_tiles(grid, rows, columns);
   if (found && !one_a_row_turned) return *found;
@@ -101,7 +103,8 @@ ScaleTiles checked_tiles(std::string_view argument, std::span<const std::int64_t
   const ScaleTiles tiles = whole_sides(*named, rows, columns);
   const std::vector<std::int64_t> expected{ceil_divide(rows, tiles.rows),
                                            ceil_divide(columns, tiles.columns)};
-  require(grid_shape(shape) == expected, argument,
+  const bool one_row = expected[0] == 1 && shape.size() == 1 && shape[0] == expected[1];
+  require(one_row || grid_shape(shape) == expected, argument,
           fmt::format("[ceil({}/{}), ceil({}/{})] = {}", rows, tiles.rows, columns, tiles.columns,
                       shape_text(expected)),
           shape_text(shape));

@@ -33,7 +33,8 @@ std::vector<std::int64_t> grid_shape(std::span<const std::int64_t> shape);
 ScaleTiles tiles_of_shape(std::string_view argument, std::span<const std::int64_t> shape,
                           std::int64_t rows, std::int64_t columns);
 
-/// The tiles `named`, or `tiles_of_shape`, without zeros. Throws `Error` with the expected shape if
+/// The tiles `named`, or `tiles_of_shape`, without zeros. A grid of one row of named tiles may be a
+/// vector, as one of one column may. Throws `Error` with the expected shape if
 /// `shape` is not that of `named`.
 ScaleTiles checked_tiles(std::string_view argument, std::span<const std::int64_t> shape,
                          const std::optional<ScaleTiles>& named, std::int64_t rows,

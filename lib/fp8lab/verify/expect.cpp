@@ -77,8 +77,8 @@ Product drawn_product(const ExpectOptions& o, int trial) {
   GemmOperands operands;
   operands.recipe = o.recipe;
   if (!o.recipe.empty()) {
-    operands.a = {ElementType::f32, {m, o.k}, bytes(*a), false};
-    operands.b = {ElementType::f32, {n, o.k}, bytes(*b), false};
+    operands.a.codes = {ElementType::f32, {m, o.k}, bytes(*a), false};
+    operands.b.codes = {ElementType::f32, {n, o.k}, bytes(*b), false};
     return make_product(operands, o.gemm);
   }
   const InstructionModel& model = find_instruction_model(o.gemm.model);
@@ -88,8 +88,8 @@ Product drawn_product(const ExpectOptions& o, int trial) {
   const auto codes = std::make_shared<std::array<std::vector<std::uint8_t>, 2>>();
   (*codes)[0] = codes_of(*a, model.a_format, o.threads);
   (*codes)[1] = codes_of(*b, model.b_format, o.threads);
-  operands.a = {element_type_of(model.a_format), {m, o.k}, bytes((*codes)[0]), false};
-  operands.b = {element_type_of(model.b_format), {n, o.k}, bytes((*codes)[1]), false};
+  operands.a.codes = {element_type_of(model.a_format), {m, o.k}, bytes((*codes)[0]), false};
+  operands.b.codes = {element_type_of(model.b_format), {n, o.k}, bytes((*codes)[1]), false};
   operands.owner = codes;
   return make_product(operands, o.gemm);
 }

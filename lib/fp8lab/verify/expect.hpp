@@ -35,7 +35,8 @@ std::string_view to_string(Distribution distribution);
 Distribution find_distribution(std::string_view name);
 
 struct ExpectOptions {
-  GemmSpec gemm{};       ///< the computation; no C, and no vectors in the epilogue
+  /// The computation; no C, and no vectors in the epilogue.
+  GemmSpec gemm{.model = "sm90.wgmma.e4m3"};
   std::string recipe{};  ///< quantizes A (activation) and B (weight); empty: cast without a scale
   std::int64_t m = 4096;
   std::int64_t n = 4096;

@@ -52,13 +52,13 @@ struct BlockTensors {
 
   [[nodiscard]] GemmOperands operands() const {
     GemmOperands o;
-    o.a = view_of(element_type_of(codes), {m, k}, std::span(a));
-    o.b = view_of(element_type_of(codes), {n, k}, std::span(b));
-    o.scale_a = view_of(element_type_of(scale_format), {m, blocks()}, std::span(scale_a));
-    o.scale_b = view_of(element_type_of(scale_format), {n, blocks()}, std::span(scale_b));
-    o.tiles_a = o.tiles_b = ScaleTiles{1, block};
-    o.tensor_scale_a = tensor_a;
-    o.tensor_scale_b = tensor_b;
+    o.a.codes = view_of(element_type_of(codes), {m, k}, std::span(a));
+    o.b.codes = view_of(element_type_of(codes), {n, k}, std::span(b));
+    o.a.scales = view_of(element_type_of(scale_format), {m, blocks()}, std::span(scale_a));
+    o.b.scales = view_of(element_type_of(scale_format), {n, blocks()}, std::span(scale_b));
+    o.a.tiles = o.b.tiles = ScaleTiles{1, block};
+    o.a.tensor_scale = tensor_a;
+    o.b.tensor_scale = tensor_b;
     return o;
   }
   [[nodiscard]] Product product(const OutputCast& output) const {

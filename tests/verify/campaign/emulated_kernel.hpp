@@ -51,13 +51,14 @@ struct Tensors {
 
   [[nodiscard]] Product product(const GemmSpec& spec) const {
     GemmOperands operands;
-    operands.a = view_of(ElementType::e4m3fn, {m, k}, std::span(a));
-    operands.b = view_of(ElementType::e4m3fn, {n, k}, std::span(b));
+    operands.a.codes = view_of(ElementType::e4m3fn, {m, k}, std::span(a));
+    operands.b.codes = view_of(ElementType::e4m3fn, {n, k}, std::span(b));
     if (scaled) {
-      operands.scale_a = view_of(ElementType::f32, {m, blocks()}, std::span(scale_a));
-      operands.scale_b = view_of(ElementType::f32, {(n + 127) / 128, blocks()}, std::span(scale_b));
-      operands.tiles_a = ScaleTiles{1, 128};
-      operands.tiles_b = ScaleTiles{128, 128};
+      operands.a.scales = view_of(ElementType::f32, {m, blocks()}, std::span(scale_a));
+      operands.b.scales =
+          view_of(ElementType::f32, {(n + 127) / 128, blocks()}, std::span(scale_b));
+      operands.a.tiles = ScaleTiles{1, 128};
+      operands.b.tiles = ScaleTiles{128, 128};
     }
     return make_product(operands, spec);
   }

@@ -61,13 +61,13 @@ struct GroupTensors {
     GemmOperands o;
     const ElementType code = element_type_of(codes);
     const ElementType scale = element_type_of(scale_format);
-    o.a = view_of(code, {rows(), k}, std::span(a));
-    o.b = view_of(code, {kGroups, n, k}, std::span(b));
-    o.scale_a = view_of(scale, {rows(), blocks()}, std::span(scale_a));
-    o.scale_b = view_of(scale, {kGroups, n, blocks()}, std::span(scale_b));
-    o.tiles_a = o.tiles_b = ScaleTiles{1, block};
-    o.group_tensor_scales_a = tensor_a;
-    o.group_tensor_scales_b = tensor_b;
+    o.a.codes = view_of(code, {rows(), k}, std::span(a));
+    o.b.codes = view_of(code, {kGroups, n, k}, std::span(b));
+    o.a.scales = view_of(scale, {rows(), blocks()}, std::span(scale_a));
+    o.b.scales = view_of(scale, {kGroups, n, blocks()}, std::span(scale_b));
+    o.a.tiles = o.b.tiles = ScaleTiles{1, block};
+    o.a.group_tensor_scales = tensor_a;
+    o.b.group_tensor_scales = tensor_b;
     return make_grouped_product(o, {.model = model}, {GroupKind::row_ends, ends, 0});
   }
 

@@ -43,7 +43,8 @@ class Hopper {
 
   static VerifyReport verify_stored(const Tensors& t, const OutputCast& output,
                                     const std::vector<std::byte>& codes) {
-    const Product product = t.product({.promotion_interval = 128, .output = output});
+    const Product product =
+        t.product({.model = "sm90.wgmma.e4m3", .promotion_interval = 128, .output = output});
     return verify(product, stored_operand(product, codes));
   }
 
@@ -154,19 +155,20 @@ class Hopper {
 
   /// A kernel that quantizes its inputs itself, truncated.
   void truncated_quantization() {
-    faults_.push_back({"inputs quantized by truncation", {"truncated_quantization_a_and_b"}, [] {
-                         std::vector<float> x;
-                         const RandomStream stream(7, "x");
-                         for (std::uint64_t i = 0; i < 64 * 512; ++i)
-                           x.push_back(static_cast<float>(stream.normal(i)));
-                         GemmOperands operands;
-                         operands.a = operands.b =
-                             view_of(ElementType::f32, {64, 512}, std::span<const float>(x));
-                         operands.recipe = "deepseek-v3";
-                         const Product right =
-                             make_product(operands, {.promotion_interval = 128, .output = kBf16});
-                         return verify_truncated(right, x);
-                       }});
+    faults_.push_back(
+        {"inputs quantized by truncation", {"truncated_quantization_a_and_b"}, [] {
+           std::vector<float> x;
+           const RandomStream stream(7, "x");
+           for (std::uint64_t i = 0; i < 64 * 512; ++i)
+             x.push_back(static_cast<float>(stream.normal(i)));
+           GemmOperands operands;
+           operands.a.codes = operands.b.codes =
+               view_of(ElementType::f32, {64, 512}, std::span<const float>(x));
+           operands.recipe = "deepseek-v3";
+           const Product right = make_product(
+               operands, {.model = "sm90.wgmma.e4m3", .promotion_interval = 128, .output = kBf16});
+           return verify_truncated(right, x);
+         }});
   }
   static VerifyReport verify_truncated(const Product& right, const std::vector<float>& x) {
     const GemmProblem& p = right.problem;
@@ -302,7 +304,8 @@ TEST_CASE("campaign: a right kernel in Hopper's style has the golden bits", "[ve
   const Hopper hopper;
   Launch one(hopper.usual());
   one.output = kBf16;
-  const Product product = hopper.usual().product({.promotion_interval = 128, .output = kBf16});
+  const Product product = hopper.usual().product(
+      {.model = "sm90.wgmma.e4m3", .promotion_interval = 128, .output = kBf16});
   CHECK(verify(product, stored_operand(product, one.run())).verdict == Verdict::pass);
 }
 

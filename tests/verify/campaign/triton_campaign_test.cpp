@@ -37,7 +37,8 @@ class Triton {
     return one;
   }
   static Product product_of(const Tensors& t, FormatId output) {
-    return t.product({.promotion_interval = 128,
+    return t.product({.model = "sm90.wgmma.e4m3",
+                      .promotion_interval = 128,
                       .scale_order = ScaleOrder::a_then_b_then_add,
                       .output = default_output(output)});
   }
