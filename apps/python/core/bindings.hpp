@@ -60,11 +60,12 @@ void bind_casts(nb::module_& m);
 void bind_recipes(nb::module_& m);
 void bind_auto_scaling(nb::module_& m);
 void bind_kill_switch(nb::module_& m);
+void bind_product(nb::module_& m);  ///< tensors, operands and settings of products
 void bind_gemm(nb::module_& m);
 void bind_checks(nb::module_& m);  ///< compare
 void bind_verify(nb::module_& m);
 void bind_identify(nb::module_& m);
-void bind_grouped(nb::module_& m);  ///< batched and grouped products, layouts of scales
+void bind_grouped(nb::module_& m);  ///< batched and grouped products
 void bind_attention(nb::module_& m);
 void bind_device(nb::module_& m);  ///< products of tensors on a CUDA device
 void bind_linear(nb::module_& m);  ///< linear layers of frameworks

@@ -70,8 +70,8 @@ void device_gemm(const AccumulatorModel& model, const DeviceMatrix& a, const Dev
   problem.model = model;
   problem.a = matrix_of(a);
   problem.b = matrix_of(b);
-  problem.a_scales = scales_of("a_scales", a_scales);
-  problem.b_scales = scales_of("b_scales", b_scales);
+  problem.a_scales = scales_of("scale_a", a_scales);
+  problem.b_scales = scales_of("scale_b", b_scales);
   problem.promotion_interval = promotion_interval;
   problem.scale_order = find_scale_order(scale_order);
   cuda::gemm_on_stream(
@@ -116,8 +116,8 @@ void device_column_sums(std::uintptr_t /*x*/, std::int64_t /*rows*/, std::int64_
 void bind_device(nb::module_& m) {
   m.def("device_workspace", device_workspace, nb::kw_only(), "a"_a, "b"_a,
         "Bytes that `device_gemm` needs for operands that it cannot read where they are.");
-  m.def("device_gemm", device_gemm, nb::kw_only(), "model"_a, "a"_a, "b"_a, "a_scales"_a.none(),
-        "b_scales"_a.none(), "promotion_interval"_a, "scale_order"_a, "d"_a, "workspace"_a,
+  m.def("device_gemm", device_gemm, nb::kw_only(), "model"_a, "a"_a, "b"_a, "scale_a"_a.none(),
+        "scale_b"_a.none(), "promotion_interval"_a, "scale_order"_a, "d"_a, "workspace"_a,
         "device"_a, "stream"_a, WithoutGil(),
         "Queues D = scales * A . B^T on a stream; all addresses are of the device's memory.");
   m.def("device_column_sums", device_column_sums, nb::kw_only(), "x"_a, "rows"_a, "columns"_a,

@@ -5,7 +5,7 @@
 #include "bindings.hpp"
 #include "fp8lab/product/calls.hpp"
 #include "fp8lab/verify/expect_attention.hpp"
-#include "problem.hpp"
+#include "product.hpp"
 
 namespace fp8lab::python {
 namespace {
@@ -89,14 +89,14 @@ void bind_expect(nb::module_& m) {
         o.seed = seed;
         o.risk = risk;
         o.threads = threads;
-        o.gemm.model = model;
+        if (call.empty()) o.gemm.model = model;
         o.gemm.promotion_interval = promotion_interval;
         o.gemm.scale_order = find_scale_order(scale_order);
         FormatId id = FormatId::f32;
         if (!call.empty()) {
           const LibraryCall& known = find_library_call(call);
           GemmOperands operands;
-          operands.a.type = operands.b.type = ElementType::e4m3fn;
+          operands.a.codes.type = operands.b.codes.type = ElementType::e4m3fn;
           o.gemm = with_call(known, operands, o.gemm);
           id = known.output;
         }

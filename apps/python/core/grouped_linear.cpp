@@ -68,8 +68,8 @@ OwnedArray<float> grouped_linear_product(const train::GemmSettings& settings,
 
 void bind_grouped_linear(nb::module_& m) {
   m.def("grouped_linear_product", grouped_linear_product, "settings"_a, "a_recipe"_a,
-        "a"_a.noconvert(), "a_scales"_a.noconvert(), "b_recipe"_a, "b"_a.noconvert(),
-        "b_scales"_a.noconvert(), "threads"_a);
+        "a"_a.noconvert(), "scale_a"_a.noconvert(), "b_recipe"_a, "b"_a.noconvert(),
+        "scale_b"_a.noconvert(), "threads"_a);
 }
 
 }  // namespace fp8lab::python

@@ -7,18 +7,10 @@
 
 #include "bindings.hpp"
 #include "fp8lab/scaling/cast_search.hpp"
-#include "problem.hpp"
+#include "product.hpp"
 
 namespace fp8lab::python {
 namespace {
-
-Identification run(const Problem& problem, const Output& got, std::string_view output, int threads,
-                   const std::vector<std::string>& models) {
-  Product product = product_of(problem, "exact", default_output(find_format(output).id));
-  product.problem = of_unknown_model(product.problem);
-  validate(product.problem, product.sum_count());
-  return identify(product, operand_of(got, product.output.format), threads, models);
-}
 
 nb::dict to_dict(const Explanation& one) {
   nb::dict d;
@@ -132,16 +124,16 @@ void bind_identify(nb::module_& m) {
       "threads"_a);
   m.def(
       "identify",
-      [](const Problem& problem, const Output& got, std::string_view output, int threads,
+      [](const ArrayProduct& product, const ProductTensor& got, int threads,
          const std::vector<std::string>& models) {
         Identification result;
         {
           const nb::gil_scoped_release release;
-          result = run(problem, got, output, threads, models);
+          result = identify(product.product, operand_of(got), threads, models);
         }
         return to_dict(result);
       },
-      nb::kw_only(), "problem"_a, "got"_a.noconvert(), "output"_a, "threads"_a, "models"_a);
+      nb::kw_only(), "product"_a, "got"_a, "threads"_a, "models"_a);
 }
 
 }  // namespace fp8lab::python

@@ -289,7 +289,7 @@ void bind_linear(nb::module_& m) {
   m.def("linear_cast", linear_cast, "first"_a, "second"_a.none(), "x"_a.noconvert(), "for_first"_a,
         "for_second"_a, "past"_a.noconvert(), "second_past"_a.noconvert(), "threads"_a);
   m.def("linear_product", linear_product, "settings"_a, "a_recipe"_a, "a"_a.noconvert(),
-        "a_scales"_a.noconvert(), "b_recipe"_a, "b"_a.noconvert(), "b_scales"_a.noconvert(),
+        "scale_a"_a.noconvert(), "b_recipe"_a, "b"_a.noconvert(), "scale_b"_a.noconvert(),
         "d"_a.noconvert(), "threads"_a, WithoutGil());
   m.def("plain_product", plain_product, "recipe"_a, "settings"_a, "a"_a.noconvert(),
         "a_transposed"_a, "b"_a.noconvert(), "b_transposed"_a, "d"_a.noconvert(), "threads"_a,

@@ -13,11 +13,10 @@ struct Keyword {
 };
 
 /// Those that are called otherwise.
-constexpr std::array kKeywords{
-    Keyword{"dtype", "a_format"},       Keyword{"dtype_b", "b_format"},
-    Keyword{"out_dtype", "got_format"}, Keyword{"promotion", "promotion_interval"},
-    Keyword{"scale_a", "a_scales"},     Keyword{"scale_b", "b_scales"},
-    Keyword{"transpose_b", ".T"}};
+constexpr std::array kKeywords{Keyword{"dtype", "a_format"}, Keyword{"dtype_b", "b_format"},
+                               Keyword{"out_dtype", "got_format"},
+                               Keyword{"promotion", "promotion_interval"},
+                               Keyword{"transpose_b", ".T"}};
 
 std::string keyword_of(std::string_view argument) {
   for (const Keyword& one : kKeywords)

@@ -24,6 +24,7 @@ NB_MODULE(_core, m) {
   bind_recipes(m);
   bind_auto_scaling(m);
   bind_kill_switch(m);
+  bind_product(m);
   bind_gemm(m);
   bind_checks(m);
   bind_verify(m);

@@ -187,12 +187,6 @@ nb::dict to_dict(const AccumulatorModel& model) {
 }
 
 void bind_registry(nb::module_& m) {
-  m.def(
-      "require_call_scales",
-      [](std::string_view call, bool of_a, bool of_b) {
-        require_scales(find_library_call(call), of_a, of_b);
-      },
-      "call"_a, "of_a"_a, "of_b"_a);
   m.def("formats", [] {
     nb::list all = to_list(kFormats);
     for (const NamedFormat& one : named_formats()) all.append(to_dict(find_format(one.name)));
@@ -215,13 +209,6 @@ void bind_registry(nb::module_& m) {
     for (const LibraryCall& call : library_calls()) list.append(to_dict(call));
     return list;
   });
-  m.def(
-      "model_of_call",
-      [](std::string_view call, std::string_view a, std::string_view b) {
-        return model_of(find_library_call(call), element_type_of(find_format(a).id),
-                        element_type_of(find_format(b).id));
-      },
-      "call"_a, "a_format"_a, "b_format"_a);
   nb::class_<CallTable>(m, "CallTable")
       .def(nb::new_([](const std::string& text, const std::string& name) {
              return parse_call_table(text, name);

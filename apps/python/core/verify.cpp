@@ -2,18 +2,10 @@
 
 #include "bindings.hpp"
 #include "fp8lab/verify/gates.hpp"
-#include "problem.hpp"
+#include "product.hpp"
 
 namespace fp8lab::python {
 namespace {
-
-VerifyReport run(const Problem& problem, const std::string& model, const Output& got,
-                 std::string_view output, std::string_view check, bool fault_matrix, int threads) {
-  const Product product = product_of(problem, model, default_output(find_format(output).id));
-  require_output_of(model, product.output.format);
-  return verify(product, operand_of(got, product.output.format),
-                {.check = find_check(check), .fault_matrix = fault_matrix, .threads = threads});
-}
 
 nb::list causes_of(const VerifyReport& report) {
   nb::list list;
@@ -80,17 +72,18 @@ void bind_verify(nb::module_& m) {
   bind_expect(m);
   m.def(
       "verify",
-      [](const Problem& problem, const std::string& model, const Output& got,
-         std::string_view output, std::string_view check, bool fault_matrix, int threads) {
+      [](const ArrayProduct& product, const ProductTensor& got, std::string_view check,
+         bool fault_matrix, int threads) {
         VerifyReport report;
         {
           const nb::gil_scoped_release release;
-          report = run(problem, model, got, output, check, fault_matrix, threads);
+          report = verify(
+              product.product, operand_of(got),
+              {.check = find_check(check), .fault_matrix = fault_matrix, .threads = threads});
         }
         return to_dict(report);
       },
-      nb::kw_only(), "problem"_a, "model"_a, "got"_a.noconvert(), "output"_a, "check"_a,
-      "fault_matrix"_a, "threads"_a);
+      nb::kw_only(), "product"_a, "got"_a, "check"_a, "fault_matrix"_a, "threads"_a);
 }
 
 }  // namespace fp8lab::python

@@ -129,12 +129,12 @@ def places_of_products():
         for role, rows in (("a", 2), ("b", 3)):
             # In checks, scales of 1 leave the output as it is.
             values = np.ones((rows, 2), f32) if checks else np.array([[1, 2], [4, 1], [2, 4]][:rows], f32)
-            key = f"{role}_scales"
+            key = f"scale_{role}"
 
             def scaled(x, stated, key=key, run=run, tiles=tiles):
                 return run(**{key: fp8lab.Scales(x, 1, 2)}, **tiles, **stated)
 
-            allowed = (key, "scale_format", f"scale_{role}")
+            allowed = (key, "scale_format")
             yield f"{name}.{key}", Place(lead(values), scaled, "scales", frozenset(SCALES), allowed, "scale_format")
 
             def by_rows(x, stated, key=key, run=run):

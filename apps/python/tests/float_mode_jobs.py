@@ -99,7 +99,7 @@ TALL = {id(x): np.tile(x, (8, 1))[:128] for x in (X, TINY)}
 TENTH, THIRD, SEVENTH, SUBNORMAL = f32(0.1), f32(0.3), f32(0.7), f32(1e-44)
 GROUPS = fp8lab.Groups("batched")
 HOPPER = {"model": "sm90.wgmma.e4m3", "promotion_interval": 128}
-SCALED = {"a_scales": fp8lab.Scales(TILES, 1, 128, 0.3), "b_scales": SEVENTH}
+SCALED = {"scale_a": fp8lab.Scales(TILES, 1, 128, 0.3), "scale_b": SEVENTH}
 EPILOGUE = fp8lab.Epilogue(
     alpha=0.1, bias=BIAS, row_scales=ROWS, column_scales=ROWS, beta=0.3, activation="leaky_relu",
     slope=0.013, output_scale=0.7, activation_ulps=3.3,
@@ -156,17 +156,17 @@ def _():
     for model in ("sm90.wgmma.e4m3", "sm100.mma.e4m3", "fp32", "exact"):
         yield fp8lab.gemm(CODES, CODES, model=model, promotion_interval=128, **SCALED)
         yield fp8lab.gemm(CODES, CODES, model=model, c=C_DOUBLE, epilogue=EPILOGUE)
-    yield fp8lab.gemm(CODES, CODES, model="fp32", epilogue=GELU, a_scales=TENTH)
-    yield fp8lab.gemm(CODES, CODES, model="fp32", split_k=fp8lab.SplitK(2, 64), a_scales=SUBNORMAL, b_scales=ROWS)
+    yield fp8lab.gemm(CODES, CODES, model="fp32", epilogue=GELU, scale_a=TENTH)
+    yield fp8lab.gemm(CODES, CODES, model="fp32", split_k=fp8lab.SplitK(2, 64), scale_a=SUBNORMAL, scale_b=ROWS)
     ue8m0 = np.arange(100, 132, dtype=np.uint8).reshape(32, 1).view(ml_dtypes.float8_e8m0fnu)
-    yield fp8lab.gemm(CODES, CODES, model="fp32", a_scales=ue8m0)
+    yield fp8lab.gemm(CODES, CODES, model="fp32", scale_a=ue8m0)
 
 
 @job("gemm_groups")
 def _():
     a = CODES.reshape(2, 16, 256)
     scales = fp8lab.Scales(TILES.reshape(2, 16, 2), 1, 128, HEADS)
-    yield fp8lab.gemm_groups(a, a, GROUPS, **HOPPER, a_scales=scales, b_scales=TENTH)
+    yield fp8lab.gemm_groups(a, a, GROUPS, **HOPPER, scale_a=scales, scale_b=TENTH)
     epilogue = fp8lab.Epilogue(alpha=0.1, beta=0.7, slope=0.3, output_scale=0.9, activation="leaky_relu")
     yield fp8lab.gemm_groups(a, a, GROUPS, model="fp32", epilogue=epilogue, c=C.reshape(2, 16, 32)[..., :16])
 
@@ -188,19 +188,19 @@ def _():
 @job("verify_groups", "identify_groups", "GroupedReport.wrong_groups")
 def _():
     a = CODES.reshape(2, 16, 256)
-    d = fp8lab.gemm_groups(a, a, GROUPS, **HOPPER, a_scales=TENTH)
+    d = fp8lab.gemm_groups(a, a, GROUPS, **HOPPER, scale_a=TENTH)
     d.view(np.uint32)[1, 2, 3] ^= 0x00800000
-    report = fp8lab.verify_groups(d, (a, a), GROUPS, **HOPPER, a_scales=TENTH)
+    report = fp8lab.verify_groups(d, (a, a), GROUPS, **HOPPER, scale_a=TENTH)
     yield report
     yield report.wrong_groups
-    yield fp8lab.identify_groups(d, (a, a), GROUPS, a_scales=TENTH)
+    yield fp8lab.identify_groups(d, (a, a), GROUPS, scale_a=TENTH)
 
 
 @job("identify", "identify_cast", "CastRecipe.exact", "Explanation.options", "ExplanationClass.rate")
 def _():
-    d = fp8lab.gemm(CODES[:8], CODES[:6], **HOPPER, a_scales=TENTH)
+    d = fp8lab.gemm(CODES[:8], CODES[:6], **HOPPER, scale_a=TENTH)
     d[0, 0] = 0
-    found = fp8lab.identify(d, (CODES[:8], CODES[:6]), a_scales=TENTH)
+    found = fp8lab.identify(d, (CODES[:8], CODES[:6]), scale_a=TENTH)
     yield found
     yield [one.rate for one in found.ranking]
     yield found.ranking[0].members[0].options
@@ -329,7 +329,7 @@ def _():
         file = Path(folder, "t.csv")
         file.write_text(TABLE)
         yield fp8lab.observed_calls(file)
-        yield fp8lab.gemm(CODES, CODES, call=f"{file}:fast,output=bf16", a_scales=TENTH, b_scales=THIRD)
+        yield fp8lab.gemm(CODES, CODES, call=f"{file}:fast,output=bf16", scale_a=TENTH, scale_b=THIRD)
 
 
 @job("results.write", "results.read", "results.to_parquet", "results.read_parquet", "results.Table.where",

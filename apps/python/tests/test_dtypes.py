@@ -166,10 +166,10 @@ def test_scales_of_every_layout_have_a_dtype_that_holds_them(role, function, lay
         values = np.concatenate([values, values[:1] * 2 if not checks else values[:1]])
 
     def run(x, stated):
-        scales = {f"{role}_scales": fp8lab.Scales(lead(x), 1, 2, layout=stated["layout"])}
+        scales = {f"scale_{role}": fp8lab.Scales(lead(x), 1, 2, layout=stated["layout"])}
         return call(**scales, scale_format=stated.get("scale_format"))
 
-    place = Place(values, run, "scales", frozenset(), (f"{role}_scales", f"scale_{role}", "scale_format"))
+    place = Place(values, run, "scales", frozenset(), (f"scale_{role}", "scale_format"))
     expected = run(values, {"layout": "row_major"})
     arranged, works = LAYOUTS[layout]
     for label, dtype in DTYPES.items():
@@ -185,7 +185,7 @@ def test_scales_of_every_layout_have_a_dtype_that_holds_them(role, function, lay
 
 def test_no_layout_is_left_out():
     with pytest.raises(ValueError) as caught:
-        fp8lab.gemm(A.astype(E4M3), B.astype(E4M3), model="exact", a_scales=fp8lab.Scales([[1.0]], layout="none"))
+        fp8lab.gemm(A.astype(E4M3), B.astype(E4M3), model="exact", scale_a=fp8lab.Scales([[1.0]], layout="none"))
     said = str(caught.value)
     assert all(name in said for name in LAYOUTS) and said.count("_major") + said.count("packed_ue8m0,") == 4, said
 

@@ -44,7 +44,7 @@ def test_model(name: str) -> None:
     model = fp8lab.models()[name]
     rng = np.random.default_rng(3)
     inputs = operand(rng, model.a_format, M), operand(rng, model.b_format, N)
-    scales = {"a_scales": block_scales(rng, model, M), "b_scales": block_scales(rng, model, N)}
+    scales = {"scale_a": block_scales(rng, model, M), "scale_b": block_scales(rng, model, N)}
     how = {key: value for key, value in scales.items() if value is not None}
     if model.a_format in ("tf32", "f32"):
         how |= {"a_format": model.a_format, "b_format": model.b_format}

@@ -94,12 +94,12 @@ def test_what_is_wrong_is_said(text, message):
 
 def test_hardware_refuses_them():
     a = fp8lab.encode(np.ones((16, 32), np.float32), "binary8p3se")
-    with pytest.raises(ValueError, match=r"expected e4m3fn for sm90.wgmma.e4m3 .*got binary8p3se"):
+    with pytest.raises(ValueError, match=r"A: expected e4m3fn for sm90.wgmma.e4m3, got binary8p3se"):
         fp8lab.gemm(a, a, model="sm90.wgmma.e4m3", a_format="binary8p3se", b_format="binary8p3se")
 
 
 def test_codes_have_no_bits_above_their_format():
-    with pytest.raises(ValueError, match=r"a: expected codes of 7 bits, one per byte, got 0x80"):
+    with pytest.raises(ValueError, match=r"A: expected codes of 7 bits, one per byte, got 0x80"):
         fp8lab.gemm(
             np.full((1, 1), 0x80, np.uint8), np.ones((1, 1), np.uint8), model="exact",
             a_format="ue4m3", b_format="ue4m3",

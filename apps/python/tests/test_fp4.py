@@ -33,7 +33,7 @@ def test_the_second_level_is_alpha():
     def of(q, tensor_scale, values=None):
         return fp8lab.Scales(q.ue4m3 if values is None else values, 1, 16, tensor_scale)
 
-    blocks = fp8lab.gemm(a.codes, b.codes, model=MODEL, a_scales=of(a, 1.0), b_scales=of(b, 1.0))
+    blocks = fp8lab.gemm(a.codes, b.codes, model=MODEL, scale_a=of(a, 1.0), scale_b=of(b, 1.0))
     alpha = F32(a.tensor_inverse_scale) * F32(b.tensor_inverse_scale)
     assert np.array_equal((alpha * blocks).view(np.uint32), d.view(np.uint32))
     raw = fp8lab.gemm(
@@ -41,8 +41,8 @@ def test_the_second_level_is_alpha():
         b.codes,
         model=MODEL,
         a_format="e2m1",
-        a_scales=of(a, a.tensor_inverse_scale, a.ue4m3.view(np.uint8)),
-        b_scales=of(b, b.tensor_inverse_scale),
+        scale_a=of(a, a.tensor_inverse_scale, a.ue4m3.view(np.uint8)),
+        scale_b=of(b, b.tensor_inverse_scale),
         scale_format="e4m3fn",
     )
     assert np.array_equal(raw.view(np.uint32), d.view(np.uint32))
@@ -80,7 +80,7 @@ def test_bytes_that_are_no_codes_are_refused_wherever_they_lie():
         b = np.zeros((2, view.shape[1]), np.uint8)
         for i, k in np.ndindex(*view.shape):
             view[i, k] = 0x10
-            with pytest.raises(ValueError, match="^a: expected codes of 4 bits"):
+            with pytest.raises(ValueError, match="^A: expected codes of 4 bits"):
                 fp8lab.gemm(view, b, **how)
             view[i, k] = 0
         base[...] = 0x10
@@ -102,7 +102,7 @@ def test_the_type_of_scales_says_what_a_unit_reads(stated):
             values = values.view(np.uint8)
             more["scale_format"] = "e4m3fn" if dtype == e4m3 else "e8m0fnu"
         scales = fp8lab.Scales(values, 1, block)
-        return fp8lab.gemm(ones, ones, model=model, a_scales=scales, b_scales=scales, **more)
+        return fp8lab.gemm(ones, ones, model=model, scale_a=scales, scale_b=scales, **more)
 
     for block in (16, 32):
         assert (product("sm120.mma.mxf4nvf4", block, e4m3, 1.5) == 144).all()

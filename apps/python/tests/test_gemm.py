@@ -88,7 +88,7 @@ def test_c_means_the_same_whatever_comes_beside_it():
     how = {"model": HOPPER, "c": c}
     plain = fp8lab.gemm(ones, ones, **how)
     assert plain[0, 0] == 16384
-    for more in ({"a_scales": 1.0}, {"promotion_interval": 32}, {"b_scales": [1.0]}):
+    for more in ({"scale_a": 1.0}, {"promotion_interval": 32}, {"scale_b": [1.0]}):
         with pytest.raises(ValueError, match="c_enters: expected accumulator or .*, got nothing"):
             fp8lab.gemm(ones, ones, **how, **more)
         d = fp8lab.gemm(ones, ones, **how, **more, c_enters="accumulator")
@@ -167,9 +167,9 @@ def test_sizes_of_zero():
     some = np.zeros((3, 16), E4M3)
     assert fp8lab.gemm(empty, some, model=HOPPER).shape == (0, 3)
     for none in (np.zeros(0, np.float32), np.zeros((0, 1), np.float32), fp8lab.Scales(np.zeros((0, 1), np.float32), 1)):
-        assert fp8lab.gemm(empty, some, model=HOPPER, a_scales=none).shape == (0, 3)
-    with pytest.raises(ValueError, match="^b_scales: expected at least one scale, got none$"):
-        fp8lab.gemm(some, some, model=HOPPER, b_scales=np.zeros(0, np.float32))
+        assert fp8lab.gemm(empty, some, model=HOPPER, scale_a=none).shape == (0, 3)
+    with pytest.raises(ValueError, match=r"^scale_b: expected one value, \[3\] or \[3, 1\], .*, got \[0\]$"):
+        fp8lab.gemm(some, some, model=HOPPER, scale_b=np.zeros(0, np.float32))
     assert (
         fp8lab.gemm(some[:, :0], some[:2, :0], model=HOPPER, c=np.ones((3, 2), f32)).tolist()
         == [[1, 1]] * 3
@@ -180,22 +180,22 @@ def test_sizes_of_zero():
     ("change", "message"),
     [
         ({"model": "sm90.wgmma.e4"}, "sm90.wgmma.e4"),
-        ({"model": "sm90.wgmma.e5m2"}, "a: expected e5m2 for sm90.wgmma.e5m2 .*, got e4m3fn"),
+        ({"model": "sm90.wgmma.e5m2"}, "A: expected e5m2 for sm90.wgmma.e5m2, got e4m3fn"),
         (
             {"b": np.zeros((2, 64), ml_dtypes.float8_e4m3fnuz)},
-            "b: expected e4m3fn for .*, got e4m3fnuz",
+            "B: expected e4m3fn for .*, got e4m3fnuz",
         ),
         (
             {"b": np.zeros((2, 63), E4M3)},
-            r"b: expected \[n, k\] with k = 64, as a has, got \[2, 63\]",
+            r"B: expected \[n, k\] with k = 64, as for A, got \[2, 63\]",
         ),
-        ({"b": np.zeros(64, E4M3)}, r"b: expected a matrix \[n, k\], got \[64\]"),
+        ({"b": np.zeros(64, E4M3)}, r"B: expected a matrix \[n, k\], got e4m3fn \[64\]"),
         ({"b": np.zeros((2, 64), np.uint8)}, "b_format: expected the format of b"),
         (
             {"b": np.zeros((2, 64), np.uint16), "b_format": "e4m3fn"},
-            "b: expected words of 8 bits, as e4m3fn has, got 16 bits",
+            "expected words of 1 bytes for e4m3fn, got 2",
         ),
-        ({"c": np.zeros((2, 3), f32)}, r"c: expected \[m, n\] = \[3, 2\], got \[2, 3\]"),
+        ({"c": np.zeros((2, 3), f32)}, r"C: expected floats \[m, n\] = \[3, 2\], got f32 \[2, 3\]"),
         (
             {"promotion_interval": 48},
             "promotion_interval: expected 0 or a multiple of the model's 32 terms, got 48",
@@ -205,18 +205,18 @@ def test_sizes_of_zero():
             "scale_order: expected one of product_then_fma, .*, got 'b_then_a'",
         ),
         (
-            {"a_scales": np.ones(2, f32)},
-            r"a_scales: expected a number, \[3\] or \[3, 1\], or fp8lab.Scales.*, got \[2\]",
+            {"scale_a": np.ones(2, f32)},
+            r"scale_a: expected one value, \[3\] or \[3, 1\], .*, got \[2\]",
         ),
         (
-            {"a_scales": np.ones((3, 2), f32)},
-            r"a_scales: expected a number, \[3\] or .*, or fp8lab.Scales.*, got \[3, 2\]",
+            {"scale_a": np.ones((3, 2), f32)},
+            r"promotion_interval: expected a divisor of a_scales.k_block = 32, .*, got 0",
         ),
         (
-            {"a_scales": fp8lab.Scales(np.ones((3, 2), f32), 1, 32)},
+            {"scale_a": fp8lab.Scales(np.ones((3, 2), f32), 1, 32)},
             "promotion_interval: expected a divisor of a_scales.k_block = 32",
         ),
-        ({"a_scales": []}, "a_scales: expected at least one scale, got none"),
+        ({"scale_a": []}, r"scale_a: expected one value, .*, got \[0\]"),
         ({"threads": -2}, "threads: expected 0"),
         ({"threads": "all"}, "^threads: expected a whole number, got 'all'$"),
         ({"promotion_interval": 1.5}, "^promotion_interval: expected a whole number, got 1.5$"),

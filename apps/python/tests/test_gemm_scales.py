@@ -56,8 +56,8 @@ def test_tile_scales_in_every_order(order):
         model=HOPPER,
         promotion_interval=128,
         scale_order=order,
-        a_scales=fp8lab.Scales(sa, 1, 128),
-        b_scales=fp8lab.Scales(sb, 128, 128),
+        scale_a=fp8lab.Scales(sa, 1, 128),
+        scale_b=fp8lab.Scales(sb, 128, 128),
     )
     np.testing.assert_array_equal(d, scaled(a, b, sa, sb, order))
 
@@ -66,13 +66,13 @@ def test_numbers_and_rows_of_scales():
     a, b = random_codes(4, 64, 9), random_codes(3, 64, 10)
     plain = fp8lab.gemm(a, b, model=HOPPER)
     np.testing.assert_array_equal(
-        fp8lab.gemm(a, b, model=HOPPER, a_scales=0.5, b_scales=4), plain * f32(2)
+        fp8lab.gemm(a, b, model=HOPPER, scale_a=0.5, scale_b=4), plain * f32(2)
     )
     rows = np.array([1, 2, 4, 8], f32)
-    np.testing.assert_array_equal(fp8lab.gemm(a, b, model=HOPPER, a_scales=[[2]]), plain * f32(2))
+    np.testing.assert_array_equal(fp8lab.gemm(a, b, model=HOPPER, scale_a=[[2]]), plain * f32(2))
     for scales in (rows, rows[:, None], fp8lab.Scales(rows, 1)):
         np.testing.assert_array_equal(
-            fp8lab.gemm(a, b, model=HOPPER, a_scales=scales), plain * rows[:, None]
+            fp8lab.gemm(a, b, model=HOPPER, scale_a=scales), plain * rows[:, None]
         )
 
 
@@ -86,24 +86,24 @@ def test_scales_are_read_by_their_shape(values, row_block, k_block):
     how = {"model": HOPPER, "promotion_interval": 64}
     rows = np.repeat(scales, 8 // values[0], 0)
     spread = fp8lab.Scales(np.repeat(rows, 4 // values[1], 1), 1, 64)
-    d = fp8lab.gemm(a, b, a_scales=fp8lab.Scales(scales, row_block, k_block), **how)
+    d = fp8lab.gemm(a, b, scale_a=fp8lab.Scales(scales, row_block, k_block), **how)
     if values[1] > 1:  # else the scale comes last, and rounds elsewhere
-        np.testing.assert_array_equal(d, fp8lab.gemm(a, b, a_scales=spread, **how))
+        np.testing.assert_array_equal(d, fp8lab.gemm(a, b, scale_a=spread, **how))
     fortran = np.asfortranarray(scales)
     np.testing.assert_array_equal(
-        fp8lab.gemm(a, b, a_scales=fp8lab.Scales(fortran, row_block, k_block), **how), d
+        fp8lab.gemm(a, b, scale_a=fp8lab.Scales(fortran, row_block, k_block), **how), d
     )
     if 1 in values:
         vector = fp8lab.Scales(scales.reshape(-1), row_block, k_block)
-        np.testing.assert_array_equal(fp8lab.gemm(a, b, a_scales=vector, **how), d)
+        np.testing.assert_array_equal(fp8lab.gemm(a, b, scale_a=vector, **how), d)
     wrong = [scales.T, scales[None], scales.reshape(-1, 1, 1)]
     if 1 not in values:
         wrong.append(scales.reshape(-1))
     for other in wrong:
         if other.shape == scales.shape:
             continue
-        with pytest.raises(ValueError, match=r"a_scales: expected \[ceil\(8/.*\] = \["):
-            fp8lab.gemm(a, b, a_scales=fp8lab.Scales(other, row_block, k_block), **how)
+        with pytest.raises(ValueError, match=r"scale_a: expected \[ceil\(8/.*\] = \["):
+            fp8lab.gemm(a, b, scale_a=fp8lab.Scales(other, row_block, k_block), **how)
 
 
 def test_a_transposed_scale_tensor_is_refused():
@@ -112,18 +112,18 @@ def test_a_transposed_scale_tensor_is_refused():
     scales = np.random.default_rng(25).random((64, 2)).astype(f32)
     how = {"model": HOPPER, "promotion_interval": 128}
     with pytest.raises(
-        ValueError, match=r"a_scales: expected \[ceil\(64/1\), ceil\(256/128\)\] = \[64, 2\], got \[2, 64\]"
+        ValueError, match=r"scale_a: expected \[ceil\(64/1\), ceil\(256/128\)\] = \[64, 2\], got \[2, 64\]"
     ):
-        fp8lab.gemm(a, b, a_scales=fp8lab.Scales(scales.T, 1, 128), **how)
+        fp8lab.gemm(a, b, scale_a=fp8lab.Scales(scales.T, 1, 128), **how)
     with pytest.raises(ValueError, match=r"= \[64, 2\], got \[4, 32\]"):
-        fp8lab.gemm(a, b, a_scales=fp8lab.Scales(np.ones((4, 32), f32), 1, 128), **how)
+        fp8lab.gemm(a, b, scale_a=fp8lab.Scales(np.ones((4, 32), f32), 1, 128), **how)
     q = fp8lab.quantize(np.random.default_rng(26).standard_normal((64, 256), f32), "deepgemm")
     turned = dataclasses.replace(q, inverse_scales=q.inverse_scales.T)
     for call in (fp8lab.gemm, lambda x, y, **h: fp8lab.verify(np.zeros((64, 8), f32), (x, y), **h)):
-        with pytest.raises(ValueError, match=r"a_scales: .* got \[2, 64\]"):
+        with pytest.raises(ValueError, match=r"scale_a: .* got \[2, 64\]"):
             call(turned, b, **how)
-    with pytest.raises(ValueError, match=r"b_scales: expected a number, \[8\] or \[8, 1\].*torch's form"):
-        fp8lab.gemm(a, b, b_scales=np.ones((1, 8), f32), model=HOPPER)
+    with pytest.raises(ValueError, match=r"scale_b: expected \[8\] or \[8, 1\] for one scale per row.*torch's form"):
+        fp8lab.gemm(a, b, scale_b=np.ones((1, 8), f32), model=HOPPER)
 
 
 def test_e8m0_scales_need_to_say_so():
@@ -131,22 +131,22 @@ def test_e8m0_scales_need_to_say_so():
     powers = np.exp2(np.random.default_rng(29).integers(-4, 4, (8, 8))).astype(f32)
     codes = (np.log2(powers) + 127).astype(np.uint8)
     how = {"model": HOPPER, "promotion_interval": 32}
-    d = fp8lab.gemm(a, b, a_scales=fp8lab.Scales(powers, 1, 32), **how)
+    d = fp8lab.gemm(a, b, scale_a=fp8lab.Scales(powers, 1, 32), **how)
     typed = codes.view(ml_dtypes.float8_e8m0fnu)
     np.testing.assert_array_equal(
-        fp8lab.gemm(a, b, a_scales=fp8lab.Scales(typed, 1, 32), **how), d
+        fp8lab.gemm(a, b, scale_a=fp8lab.Scales(typed, 1, 32), **how), d
     )
-    raw = {"a_scales": fp8lab.Scales(codes, 1, 32), **how}
+    raw = {"scale_a": fp8lab.Scales(codes, 1, 32), **how}
     np.testing.assert_array_equal(fp8lab.gemm(a, b, scale_format="e8m0fnu", **raw), d)
-    with pytest.raises(ValueError, match="a_scales: expected floats, or E8M0 or UE4M3 codes .* uint8"):
+    with pytest.raises(ValueError, match="scale_a: expected floats, or E8M0 or UE4M3 codes .* uint8"):
         fp8lab.gemm(a, b, **raw)
     with pytest.raises(ValueError, match="scale_format: expected e8m0fnu"):
         fp8lab.gemm(a, b, scale_format="e5m2", **raw)
     for packed in (np.uint32, np.int32, np.uint16):  # as DeepGEMM packs four of them
-        with pytest.raises(ValueError, match="a_scales: expected floats"):
-            fp8lab.gemm(a, b, a_scales=np.ones(8, packed), **how)
-    with pytest.raises(ValueError, match="b_scales: expected floats"):
-        fp8lab.identify(np.zeros((8, 3), f32), (a, b), b_scales=np.uint8([127, 127, 127]))
+        with pytest.raises(ValueError, match="scale_a: expected floats"):
+            fp8lab.gemm(a, b, scale_a=np.ones(8, packed), **how)
+    with pytest.raises(ValueError, match="scale_b: expected floats"):
+        fp8lab.identify(np.zeros((8, 3), f32), (a, b), scale_b=np.uint8([127, 127, 127]))
 
 
 @pytest.mark.parametrize("layout", ["packed_ue8m0", "packed_ue8m0_column_major"])
@@ -160,7 +160,7 @@ def test_packed_exponents_of_128_terms_are_read_by_the_instruction(role, layout)
     packed = words.T if layout.endswith("column_major") else words
     codes = np.repeat(exponents, 4, 1).view(ml_dtypes.float8_e8m0fnu)
     d, expected = (
-        fp8lab.gemm(a, b, model="sm100.tcgen05.mxf8f6f4.e4m3", **{f"{role}_scales": scales})
+        fp8lab.gemm(a, b, model="sm100.tcgen05.mxf8f6f4.e4m3", **{f"scale_{role}": scales})
         for scales in (fp8lab.Scales(packed, 1, 128, layout=layout), fp8lab.Scales(codes, 1, 32))
     )
     np.testing.assert_array_equal(d, expected)
@@ -199,15 +199,15 @@ def test_quantized_tensors_bring_their_scales():
         fp8lab.gemm(raw, b, model=HOPPER, promotion_interval=128), by_hand
     )
     with pytest.raises(
-        ValueError, match="a_scales: expected None, since a QuantizedTensor brings its own"
+        ValueError, match="scale_a: expected None, since a QuantizedTensor brings its own"
     ):
-        fp8lab.gemm(a, b, model=HOPPER, a_scales=1.0)
+        fp8lab.gemm(a, b, model=HOPPER, scale_a=1.0)
 
 
 def test_one_scale_is_one_in_any_number_of_dimensions():
     a, b = random_codes(4, 64, 50), random_codes(3, 64, 51)
-    expected = fp8lab.gemm(a, b, model=HOPPER, a_scales=f32(0.3))
+    expected = fp8lab.gemm(a, b, model=HOPPER, scale_a=f32(0.3))
     for shape in ((), (1,), (1, 1), (1, 1, 1)):
         one = np.full(shape, 0.3, f32)
         for given in (one, fp8lab.Scales(one), fp8lab.Scales(one, 4, 64)):
-            np.testing.assert_array_equal(fp8lab.gemm(a, b, model=HOPPER, a_scales=given), expected)
+            np.testing.assert_array_equal(fp8lab.gemm(a, b, model=HOPPER, scale_a=given), expected)

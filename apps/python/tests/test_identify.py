@@ -23,8 +23,8 @@ def test_the_truth_explains_the_output():
     a, b = operands()
     scales = fp8lab.Scales(np.random.default_rng(2).random((16, 8), f32), 1, 128)
     how = {"promotion_interval": 64, "scale_order": "a_then_fma_b"}
-    d = fp8lab.gemm(a, b, model="sm89.mma.e4m3", a_scales=scales, b_scales=scales, **how)
-    found = fp8lab.identify(d, (a, b), a_scales=scales, b_scales=scales)
+    d = fp8lab.gemm(a, b, model="sm89.mma.e4m3", scale_a=scales, scale_b=scales, **how)
+    found = fp8lab.identify(d, (a, b), scale_a=scales, scale_b=scales)
     best = found.ranking[0]
     assert found.explained and best.rate == 1.0 and best.compared == 256
     assert best.members == (
@@ -39,7 +39,7 @@ def test_the_truth_explains_the_output():
 def test_an_explanation_is_options_of_gemm_and_verify():
     a, b = operands()
     rng = np.random.default_rng(2)
-    scales = {f"{x}_scales": fp8lab.Scales(rng.random((16, 8), f32), 1, 128) for x in "ab"}
+    scales = {f"scale_{x}": fp8lab.Scales(rng.random((16, 8), f32), 1, 128) for x in "ab"}
     how = {"promotion_interval": 128, "scale_order": "a_then_b_then_add"}
     d = fp8lab.gemm(a, b, model="sm90.wgmma.e4m3", **scales, **how)
     best = fp8lab.identify(d, (a, b), **scales).ranking[0].members[0]
@@ -72,7 +72,7 @@ def test_an_output_that_nothing_explains():
 def test_rounded_outputs(dtype):
     a, b = operands()
     d = (fp8lab.gemm(a, b, model="sm90.wgmma.e4m3") / f32(2**12)).astype(dtype)
-    found = fp8lab.identify(d, (a, b), a_scales=2.0**-12)
+    found = fp8lab.identify(d, (a, b), scale_a=2.0**-12)
     assert found.explained
     members = [one for one in found.ranking[0].members if "sm90.wgmma.e4m3" in one.models]
     assert members[0].rounding == "nearest_even"
@@ -98,7 +98,7 @@ def test_bad_arguments_are_value_errors():
     d = fp8lab.gemm(a, b, model="sm90.wgmma.e4m3")
     with pytest.raises(ValueError, match=r"got: expected row-major f32 \[m, n\] = \[4, 4\]"):
         fp8lab.identify(d[:2], (a, b))
-    with pytest.raises(ValueError, match=r"b: expected \[n, k\] with k = 256"):
+    with pytest.raises(ValueError, match=r"B: expected \[n, k\] with k = 256"):
         fp8lab.identify(d, (a, b[:, :128]))
     with pytest.raises(ValueError, match="got_format"):
         fp8lab.identify(d.view(np.uint8)[:, :4], (a, b))

@@ -32,12 +32,12 @@ def test_every_call_computes_and_verifies():
             a, b = (x.astype(np.float32).astype(ml_dtypes.float4_e2m1fn) for x in (a, b))
         scales = {}
         if call.scales.startswith(("1x32", "1x16")):
-            scales = {"a_scales": block_scales(rng, call, 16), "b_scales": block_scales(rng, call, 12)}
+            scales = {"scale_a": block_scales(rng, call, 16), "scale_b": block_scales(rng, call, 12)}
         if call.scales.startswith("1x128"):
             of_b = fp8lab.Scales(rng.random((1, 8), f32), 128, 128)
             if call.scales.endswith("1x128"):
                 of_b = fp8lab.Scales(rng.random((12, 8), f32), 1, 128)
-            scales = {"a_scales": fp8lab.Scales(rng.random((16, 8), f32), 1, 128), "b_scales": of_b}
+            scales = {"scale_a": fp8lab.Scales(rng.random((16, 8), f32), 1, 128), "scale_b": of_b}
         options = {"model": call.model, "promotion_interval": call.promotion_interval, "scale_order": call.scale_order}
         d = fp8lab.gemm(a, b, call=name, **scales)
         assert np.array_equal(d, fp8lab.gemm(a, b, **options, **scales)), name
@@ -49,7 +49,7 @@ def test_a_call_reads_other_formats_and_row_scales():
     rng = np.random.default_rng(1)
     a, b = operands()
     b = fp8lab.encode(rng.standard_normal((12, 1024), f32), "e5m2")
-    scales = {"a_scales": rng.random(16, f32), "b_scales": rng.random(12, f32)}
+    scales = {"scale_a": rng.random(16, f32), "scale_b": rng.random(12, f32)}
     by_name = fp8lab.gemm(a, b, call="cublaslt.h100.fast", **scales)
     model = fp8lab.models()["sm90.wgmma.e4m3.e5m2"]
     by_hand = fp8lab.gemm(a, b, model=model, scale_order="b_then_fma_a", **scales)
@@ -59,12 +59,12 @@ def test_a_call_reads_other_formats_and_row_scales():
 
 def test_a_call_with_tiles_of_scales_needs_them():
     a, b = operands()
-    scales = {f"{name}_scales": fp8lab.Scales(np.ones((rows, 8), f32), 1, 128) for name, rows in (("a", 16), ("b", 12))}
+    scales = {f"scale_{name}": fp8lab.Scales(np.ones((rows, 8), f32), 1, 128) for name, rows in (("a", 16), ("b", 12))}
     tiled = [name for name, call in fp8lab.calls().items() if call.scales.startswith("1x128")]
     assert "deepgemm.h100" in tiled and "triton.block.hopper" in tiled
     for name in tiled:
         groups = fp8lab.Groups("batched")
-        for lost in ("a_scales", "b_scales"):
+        for lost in ("scale_a", "scale_b"):
             rest = {key: value for key, value in scales.items() if key != lost}
             message = f"^(group 0: )?{lost}: expected scales of 1x128 and .*, as {name} has, got none$"
             with pytest.raises(ValueError, match=message):
@@ -73,21 +73,21 @@ def test_a_call_with_tiles_of_scales_needs_them():
                 stacked = {key: value._replace(values=value.values[None]) for key, value in rest.items()}
                 fp8lab.gemm_groups(a[None], b[None], groups, call=name, **stacked)
         assert fp8lab.gemm(a, b, call=name, **scales).any()
-        nothing = {"a_scales": fp8lab.Scales(np.ones((0, 8), f32), 1, 128), "b_scales": scales["b_scales"]}
+        nothing = {"scale_a": fp8lab.Scales(np.ones((0, 8), f32), 1, 128), "scale_b": scales["scale_b"]}
         assert fp8lab.gemm(a[:0], b, call=name, **nothing).shape == (0, 12)
 
 
 def test_what_a_call_decides_is_not_given_again():
     a, b = operands()
     for other in ({"model": "fp32"}, {"promotion_interval": 64}, {"scale_order": "product_then_add"}):
-        with pytest.raises(ValueError, match="no such argument with call='deepgemm.h100'"):
+        with pytest.raises(ValueError, match="expected none with call 'deepgemm.h100', which sets it"):
             fp8lab.gemm(a, b, call="deepgemm.h100", **other)
-    with pytest.raises(ValueError, match="call: expected one of cublaslt.h100.fast"):
+    with pytest.raises(ValueError, match="call: expected one of .* such as cublaslt.h100.fast|call: expected one of .*did you mean cublaslt.h100.fast"):
         fp8lab.gemm(a, b, call="cublas")
     with pytest.raises(ValueError, match="model: expected an instruction"):
         fp8lab.gemm(a, b)
-    with pytest.raises(ValueError, match="K whole|k whole"):
-        fp8lab.gemm(a, b, call="deepgemm.h100", split_k=fp8lab.SplitK(2))
+    with pytest.raises(ValueError, match="split_k: expected K whole"):
+        fp8lab.gemm(a, b, call="cutlass.h100.fp8", split_k=fp8lab.SplitK(2))
 
 
 def test_parts_of_k_are_added_in_their_order():
@@ -148,8 +148,8 @@ def test_c_enters_with_beta_or_where_it_is_said():
     d = fp8lab.gemm(a, b, model="fp32", c=c, epilogue=fp8lab.Epilogue(beta=2))
     assert np.array_equal(d, sums + f32(2) * c)
     for epilogue, match in (
-        (fp8lab.Epilogue(beta=2), "beta: expected a c"),
-        (fp8lab.Epilogue(bias=np.ones(3)), r"bias: expected \[n\] = \[12\], got \[3\]"),
+        (fp8lab.Epilogue(beta=2), "beta: expected a C"),
+        (fp8lab.Epilogue(bias=np.ones(3)), r"bias: expected floats \[12\] or \[1, 12\], got f32 \[3\]"),
         (fp8lab.Epilogue(activation="mish"), "activation: expected one of none"),
     ):
         with pytest.raises(ValueError, match=match):
@@ -179,14 +179,16 @@ def test_calls_of_a_table_that_was_observed(tmp_path):
     assert [model.order for model in slow.fitting] == ["serial", "tree"]
 
     a, b = operands()
-    scales = {"a_scales": f32(0.3), "b_scales": f32(0.7)}
+    scales = {"scale_a": f32(0.3), "scale_b": f32(0.7)}
     model = {"model": "sm90.wgmma.e4m3"}
     halves = fp8lab.gemm(
         a, b, **model, **scales, split_k=fp8lab.SplitK(2, 128), scale_order="b_then_fma_a"
     )
     call = f"{file}:fast,output=bf16"
     assert np.array_equal(fp8lab.gemm(a, b, call=call, **scales), halves)
-    assert fp8lab.verify(halves, (a, b), call=call, **scales).verdict == "pass"
+    assert fp8lab.verify(halves.astype(ml_dtypes.bfloat16), (a, b), call=call, **scales).verdict == "pass"
+    with pytest.raises(ValueError, match="call: expected output=f32, as the product's, got .*output=bf16"):
+        fp8lab.verify(halves, (a, b), call=call, **scales)
     tree = fp8lab.gemm(a, b, **model, split_k=fp8lab.SplitK(4, 64, "modulo", "tree"))
     assert np.array_equal(fp8lab.gemm(a, b, call=f"{file}:slow,output=bf16,order=tree"), tree)
 
@@ -194,11 +196,11 @@ def test_calls_of_a_table_that_was_observed(tmp_path):
         (f"{file}:slow,output=bf16", r"order=serial\|tree.*got 2 candidates", {}),
         (f"{file}:fast", "the output's format with a table", {}),
         (f"{file}:fast,output=f32", "expected a call in .*, got 16x12x1024", {}),
-        (f"{file}:fast,output=f16", "a call that rounds once", {}),
-        (f"{tmp_path}/none.csv:fast", "a table of calls that can be read", {}),
-        (call, "a_scales: expected one scale", {"a_scales": np.ones(16, f32)}),
+        (f"{file}:fast,output=f16", "rounding: expected once, as products round, got sum_too", {}),
+        (f"{tmp_path}/none.csv:fast,output=bf16", "none.csv", {}),
+        (call, "scale_a: expected one scale", {"scale_a": np.ones(16, f32)}),
         (call, "split_k: expected none with a table", {"split_k": fp8lab.SplitK(2)}),
-        (call, "no such argument with call", {"promotion_interval": 64}),
+        (call, "expected none with call", {"promotion_interval": 64}),
     ):
         with pytest.raises(ValueError, match=message):
             fp8lab.gemm(a, b, call=text, **more)

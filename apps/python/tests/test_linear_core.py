@@ -190,19 +190,19 @@ def test_tiles_and_calls_know_one_scale_a_row():
     rng = np.random.default_rng(3)
     a, b = (fp8lab.encode(rng.standard_normal((rows, 256)).astype(f32)) for rows in (8, 6))
     rows, columns = rng.random(8, f32), rng.random(6, f32)
-    expected = fp8lab.gemm(a, b, model="sm90.wgmma.e4m3", scale_order="b_then_fma_a", a_scales=rows, b_scales=columns)
-    other = fp8lab.gemm(a, b, model="sm90.wgmma.e4m3", a_scales=rows, b_scales=columns)
+    expected = fp8lab.gemm(a, b, model="sm90.wgmma.e4m3", scale_order="b_then_fma_a", scale_a=rows, scale_b=columns)
+    other = fp8lab.gemm(a, b, model="sm90.wgmma.e4m3", scale_a=rows, scale_b=columns)
     assert not np.array_equal(expected, other)
     for left, right in (
         (rows, columns), (rows[:, None], columns[:, None]), (fp8lab.Scales(rows[:, None], 1, 256), fp8lab.Scales(columns, 1)),
         (fp8lab.Scales(rows, 1, 0), fp8lab.Scales(columns[:, None], 1, 256)),
         (fp8lab.Scales(rows[:, None], 1, 256), fp8lab.Scales(columns[:, None], 1, 256)), (fp8lab.Scales(rows, 1, 256), None),
     ):  # fmt: skip
-        d = fp8lab.gemm(a, b, call="cublaslt.h100.fast", a_scales=left, b_scales=right)
-        by_hand = fp8lab.gemm(a, b, model="sm90.wgmma.e4m3", scale_order="b_then_fma_a", a_scales=left, b_scales=right)
+        d = fp8lab.gemm(a, b, call="cublaslt.h100.fast", scale_a=left, scale_b=right)
+        by_hand = fp8lab.gemm(a, b, model="sm90.wgmma.e4m3", scale_order="b_then_fma_a", scale_a=left, scale_b=right)
         np.testing.assert_array_equal(d, by_hand)
         if right is not None:
             np.testing.assert_array_equal(d, expected)
     first = columns[0]
-    one = fp8lab.gemm(a, b, call="cublaslt.h100.fast", a_scales=rows[0], b_scales=first)
-    np.testing.assert_array_equal(one, fp8lab.gemm(a, b, model="sm90.wgmma.e4m3", a_scales=rows[0], b_scales=first))
+    one = fp8lab.gemm(a, b, call="cublaslt.h100.fast", scale_a=rows[0], scale_b=first)
+    np.testing.assert_array_equal(one, fp8lab.gemm(a, b, model="sm90.wgmma.e4m3", scale_a=rows[0], scale_b=first))

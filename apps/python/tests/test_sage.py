@@ -163,7 +163,7 @@ def product(a, b, c=None):
     more = {} if c is None else {"c": c, "c_enters": "accumulator"}
     scales = [fp8lab.Scales(s.astype(ml_dtypes.float8_e4m3fn), 1, 16) for _, s in (a, b)]
     return fp8lab.gemm(a[0], b[0], a_format="e2m1", b_format="e2m1", model="sm120.mma.mxf4nvf4",
-                       a_scales=scales[0], b_scales=scales[1], **more)  # fmt: skip
+                       scale_a=scales[0], scale_b=scales[1], **more)  # fmt: skip
 
 
 def sage3(q, k, v, *, causal=False):

@@ -43,7 +43,7 @@ def problem(tmp_path):
     sa, sb = (rng.random((rows, 4), np.float32) for rows in (16, 24))
     for name, x in (("a", a.view(np.uint8)), ("b", b.view(np.uint8)), ("sa", sa), ("sb", sb)):
         np.save(tmp_path / f"{name}.npy", x)
-    scales = {"a_scales": fp8lab.Scales(sa, 1, 128), "b_scales": fp8lab.Scales(sb, 1, 128)}
+    scales = {"scale_a": fp8lab.Scales(sa, 1, 128), "scale_b": fp8lab.Scales(sb, 1, 128)}
     inputs = [tmp_path / "a.npy", tmp_path / "b.npy"]
     options = ["--dtype", "e4m3fn", "--scale-a", tmp_path / "sa.npy", "--scale-b", tmp_path / "sb.npy"]
     return a, b, scales, inputs, options

@@ -87,7 +87,7 @@ def test_torch_casts_as_a_named_profile(name, profiles):
 
 def test_products_and_their_checks():
     a, b = codes(16, 256), codes(24, 256, seed=2)
-    scales = {"a_scales": normal(16, seed=3).exp(), "b_scales": normal(24, seed=4).exp()}
+    scales = {"scale_a": normal(16, seed=3).exp(), "scale_b": normal(24, seed=4).exp()}
     how = {"model": HOPPER, "promotion_interval": 128}
     d = fp8lab.gemm(a, b, **how, **scales)
     words = fp8lab.gemm(

@@ -61,8 +61,8 @@ def test_a_missing_promotion_is_a_mismatch():
 
 def test_a_missing_scale_is_named():
     a, b = operands()
-    d = fp8lab.gemm(a, b, model=HOPPER, b_scales=0.375)
-    report = fp8lab.verify(d, (a, b), model=HOPPER, a_scales=0.75, b_scales=0.375)
+    d = fp8lab.gemm(a, b, model=HOPPER, scale_b=0.375)
+    report = fp8lab.verify(d, (a, b), model=HOPPER, scale_a=0.75, scale_b=0.375)
     assert report.verdict == "mismatch"
     assert report.causes[0].name == "missing_scale_a"
     assert report.causes[0].explained > 0 and report.causes[0].contradicted == 0
@@ -174,8 +174,8 @@ def test_what_cannot_be_checked_is_refused_by_name(change, message):
 def test_all_causes_are_told():
     """Two scales of the same size: either may be the one that is missing."""
     a, b = operands()
-    d = fp8lab.gemm(a, b, model=HOPPER, b_scales=0.5)
-    report = fp8lab.verify(d, (a, b), model=HOPPER, a_scales=0.5, b_scales=0.5)
+    d = fp8lab.gemm(a, b, model=HOPPER, scale_b=0.5)
+    report = fp8lab.verify(d, (a, b), model=HOPPER, scale_a=0.5, scale_b=0.5)
     names = [cause.name for cause in report.causes]
     assert {"missing_scale_a", "missing_scale_b"} <= set(names) and len(names) == len(set(names))
     for cause in report.causes[:3]:  # the details have the best three

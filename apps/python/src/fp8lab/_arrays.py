@@ -215,6 +215,17 @@ def codes_of(
     return words_of(array), name
 
 
+def tensor(words: NDArray[Any], name: str) -> _core.Tensor:
+    """Words of a format as the library's tensor, read in place. Only codes of a product without groups
+    may have gaps between them (`dense`)."""
+    return _core.Tensor(words, "f32" if name == "tf32" else name)
+
+
+def dense(words: NDArray[Any]) -> NDArray[Any]:
+    """The same words by rows: a copy if they are not."""
+    return np.ascontiguousarray(words).reshape(words.shape)  # which has no dimensions as well
+
+
 def as_float32(argument: str, x: Any) -> NDArray[np.float32]:
     """`x` as C-contiguous binary32: the array itself where it is that already.
 

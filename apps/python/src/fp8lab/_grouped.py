@@ -10,16 +10,13 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from fp8lab import _core
-from fp8lab._arrays import as_float32, bad, codes_of, number, several, text, whole
+from fp8lab._arrays import bad, dense, several, tensor, text, whole
 from fp8lab._checks import Comparison
 from fp8lab._identify import Identification, SeparatingElement, class_of, names_of
-from fp8lab._kernels import checked_kernel
 from fp8lab._mode import in_own_mode
 from fp8lab._options import OperandOptions, ProductOptions, require_known, with_arguments_of
-from fp8lab._products import complete, gemm, tensor_scales
-from fp8lab._recipes import Scales
+from fp8lab._products import complete, gemm, make_inputs, make_spec
 from fp8lab._registry import InstructionModel
-from fp8lab._scales import require_scale_format, scale_array, scale_tensor
 from fp8lab._verify import Cause, VerifyReport, output_of
 from fp8lab._warnings import warn
 
@@ -86,29 +83,6 @@ class GroupedIdentification:
         return self.text
 
 
-def _codes(argument: str, x: Any, stated: str | None) -> _core.Tensor:
-    words, name = codes_of(argument, x, stated)
-    return _core.Tensor(np.ascontiguousarray(words), "f32" if name == "tf32" else name)
-
-
-def _scales(argument: str, scales: Any, stated: str | None) -> _core.ScaleTensor:
-    if scales is None:
-        return _core.ScaleTensor(None, None, None, "row_major")
-    if not isinstance(scales, Scales):
-        array = scale_array(argument, scales, stated)
-        return _core.ScaleTensor(scale_tensor(argument, array, "row_major"), None, None, "row_major")
-    array, layout = scale_array(argument, scales.values, stated), text(f"{argument}.layout", scales.layout)
-    sides = (
-        whole(f"{argument}.row_block", scales.row_block),
-        whole(f"{argument}.k_block", scales.k_block),
-    )
-    return _core.ScaleTensor(scale_tensor(argument, array, layout), *sides, layout)
-
-
-def _floats(argument: str, x: ArrayLike | None) -> _core.Tensor | None:
-    return None if x is None else _core.Tensor(as_float32(argument, x), "f32")
-
-
 def _group_values(values: Any) -> list[int]:
     try:
         return [whole("groups.values", value) for value in values]
@@ -116,67 +90,27 @@ def _group_values(values: Any) -> list[int]:
         raise bad("groups.values", "whole numbers, one a group or row", repr(values)) from None
 
 
-def _model_name(model: str | InstructionModel | None) -> str | None:
-    if model is None or isinstance(model, str):
-        return model
-    if not isinstance(model, InstructionModel):
-        raise bad("model", "a name or an fp8lab.InstructionModel", type(model).__name__)
-    return model.name
+def _in_groups(groups: Groups) -> dict[str, Any]:
+    if not isinstance(groups, Groups):
+        raise bad("groups", "an fp8lab.Groups", type(groups).__name__)
+    return {
+        "kind": text("kind", groups.kind),
+        "values": _group_values(groups.values),
+        "alignment": whole("alignment", groups.alignment),
+    }
 
 
-def _problem(
+def _product(
     inputs: tuple[ArrayLike, ArrayLike],
     groups: Groups,
     model: str | InstructionModel | None,
     given: OperandOptions,
     output: str,
-) -> _core.GroupedProblem:
-    if not isinstance(groups, Groups):
-        raise bad("groups", "an fp8lab.Groups", type(groups).__name__)
+) -> _core.GroupedProduct:
     (a, b), options = several("inputs", "a, b", inputs), complete(given)
-    require_scale_format(options["scale_format"])
-    promotion_interval, scale_order = options["promotion_interval"], options["scale_order"]
-    call, c_enters = options["call"], options["c_enters"]
-    if call is not None and (model, promotion_interval, scale_order) != (None, 0, "product_then_fma"):
-        expected = f"no model, promotion_interval and scale_order beside call='{call}'"
-        raise bad("call", expected, f"{model}, {promotion_interval}, {scale_order}")
-    e, s = checked_kernel(options["epilogue"], options["split_k"])
-    return _core.GroupedProblem(
-        kind=text("kind", groups.kind),
-        values=_group_values(groups.values),
-        alignment=whole("alignment", groups.alignment),
-        a=_codes("a", a, options["a_format"]),
-        b=_codes("b", b, options["b_format"]),
-        a_scales=_scales("a_scales", options["a_scales"], options["scale_format"]),
-        b_scales=_scales("b_scales", options["b_scales"], options["scale_format"]),
-        a_tensor_scales=tensor_scales("a_scales", options["a_scales"]),
-        b_tensor_scales=tensor_scales("b_scales", options["b_scales"]),
-        c=_floats("c", options["c"]),
-        bias=_floats("bias", e.bias),
-        row_scales=_floats("row_scales", e.row_scales),
-        column_scales=_floats("column_scales", e.column_scales),
-        model=_model_name(model),
-        call=None if call is None else text("call", call),
-        promotion_interval=whole("promotion_interval", promotion_interval),
-        scale_order=text("scale_order", scale_order),
-        c_enters=None if c_enters is None else text("c_enters", c_enters),
-        output=output,
-        alpha=number("alpha", e.alpha),
-        beta=None if e.beta is None else number("beta", e.beta),
-        activation=text("activation", e.activation),
-        slope=number("slope", e.slope),
-        activation_ulps=number("activation_ulps", e.activation_ulps),
-        output_scale=None if e.output_scale is None else number("output_scale", e.output_scale),
-        parts=whole("parts", s.parts),
-        tile=whole("tile", s.tile),
-        cut=text("cut", s.cut),
-        order=text("order", s.order),
-    )
-
-
-def _require_model(model: object, options: ProductOptions) -> None:
-    if model is None and options.get("call") is None:
-        raise bad("model", "an instruction, or the name of a library call (call=)", "neither")
+    of_groups = _in_groups(groups)
+    operands = make_inputs(a, b, options, in_groups=True)
+    return _core.GroupedProduct(operands, make_spec(model, operands, options, output), **of_groups)
 
 
 @in_own_mode
@@ -193,7 +127,7 @@ def gemm_groups(
     """D of a batched or grouped product: float32 [g, m, n], or [m, n] for groups of rows.
 
     Each group's product equals the result of `gemm` on that group; the other arguments are as for
-    `gemm`, except that models must be given by name. Rows that are in no group are +0. Scales: one
+    `gemm`. Rows that are in no group are +0. Scales: one
     value; one per group, [g] or [g, 1, 1]; or [g, ...] with the grid of one group. For an A [m, k]
     with groups of rows, a grid over all rows is accepted too. For groups along k: [g, rows, 1], or
     a grid over all terms in which no group ends inside a tile. Usual tiles (sides of 1, 16, 32, 128
@@ -209,11 +143,10 @@ def gemm_groups(
     >>> np.array_equal(d[4:], fp8lab.gemm(a[4:], b[1], model="sm90.wgmma.e4m3"))
     True
     """
-    _require_model(model, options)
-    problem = _problem((a, b), groups, model, options, "f32")
-    d: NDArray[np.float32] = _core.grouped_gemm(problem, whole("threads", threads))
-    warn(_core.warning_of_groups(problem))
-    return d.reshape(problem.shape)
+    product = _product((a, b), groups, model, options, "f32")
+    d: NDArray[np.float32] = _core.grouped_gemm(product, whole("threads", threads))
+    warn(_core.warning_of_groups(product))
+    return d.reshape(product.shape)
 
 
 def _report(fields: dict[str, Any]) -> VerifyReport:
@@ -260,12 +193,10 @@ def verify_groups(
     >>> report.wrong_groups, report.groups[1].report.causes[0].name
     ((1,), 'weight_of_previous_group')
     """
-    _require_model(model, options)
     words, name = output_of(got, got_format, None)
-    problem = _problem(inputs, groups, model, options, name)
     fields = _core.verify_groups(
-        problem=problem,
-        got=_core.Tensor(np.ascontiguousarray(words), name),
+        groups=_product(inputs, groups, model, options, name),
+        got=tensor(dense(words), name),
         check=text("check", check),
         ungrouped=text("ungrouped", ungrouped),
         threads=whole("threads", threads),
@@ -305,11 +236,15 @@ def identify_groups(
     """
     require_known(options, OperandOptions)
     words, name = output_of(got, got_format, None)
-    problem = _problem(inputs, groups, None, options, name)
-    warn(_core.warning_of_groups(problem))
+    (a, b), known = several("inputs", "a, b", inputs), complete(options)
+    operands = make_inputs(a, b, known, in_groups=True)
+    product = _core.GroupedProduct.of_unknown_model(
+        operands, make_spec(None, operands, known, name), **_in_groups(groups)
+    )
+    warn(_core.warning_of_groups(product))
     fields = _core.identify_groups(
-        problem=problem,
-        got=_core.Tensor(np.ascontiguousarray(words), name),
+        groups=product,
+        got=tensor(dense(words), name),
         threads=whole("threads", threads),
         models=names_of(models),
     )

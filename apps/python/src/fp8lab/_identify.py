@@ -10,13 +10,13 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from fp8lab import _core
-from fp8lab._arrays import as_matrix, bad, codes_of, several, whole
+from fp8lab._arrays import as_matrix, bad, codes_of, dense, format_name, several, tensor, whole
 from fp8lab._kernels import Epilogue, SplitK
 from fp8lab._mode import in_own_mode
-from fp8lab._options import ProductOptions
-from fp8lab._products import make_problem
+from fp8lab._options import OperandOptions
+from fp8lab._products import complete, make_inputs, make_spec
 from fp8lab._recipes import QuantizedTensor, Scales
-from fp8lab._registry import InstructionModel, find_model
+from fp8lab._registry import InstructionModel
 from fp8lab._scales import scale_array, scale_values
 from fp8lab._verify import output_of
 from fp8lab._warnings import warn
@@ -116,12 +116,13 @@ def identify(
     *,
     got_format: str | None = None,
     c: ArrayLike | None = None,
-    a_scales: ArrayLike | Scales | None = None,
-    b_scales: ArrayLike | Scales | None = None,
+    scale_a: ArrayLike | Scales | None = None,
+    scale_b: ArrayLike | Scales | None = None,
     a_format: str | None = None,
     b_format: str | None = None,
     scale_format: str | None = None,
     epilogue: Epilogue | None = None,
+    recipe: str | None = None,
     models: Sequence[str | InstructionModel] = (),
     threads: int = 0,
 ) -> Identification:
@@ -144,27 +145,28 @@ def identify(
     (True, ('sm90.wgmma.e4m3',), 128)
     """
     a, b = several("inputs", "a, b", inputs)
-    # Searched below: any registered accumulator does.
-    model = find_model("exact").accumulator
-    # Searched, too, but where beta says that it is the epilogue.
-    c_enters = None if c is None or (epilogue and epilogue.beta is not None) else "accumulator"
-    options = ProductOptions(
+    options = complete(OperandOptions(
         c=c,
-        a_scales=a_scales,
-        b_scales=b_scales,
+        scale_a=scale_a,
+        scale_b=scale_b,
         a_format=a_format,
         b_format=b_format,
         scale_format=scale_format,
-        c_enters=c_enters,
         epilogue=epilogue,
-    )
-    problem = make_problem(a, b, model, options)
-    warn(_core.warning_of_product(problem.core, None))
+        recipe=recipe,
+    ))
+    for role, x, stated in (("a", a, a_format), ("b", b, b_format)):
+        # TF32 has the same arrays, and is searched: what is stated tells them apart.
+        wide = getattr(getattr(x, "dtype", None), "itemsize", 0) == 4
+        if wide and stated is not None and format_name(f"{role}_format", stated) == "f32":
+            raise bad(f"{role}_format", "a tensor-core input format, as tf32", stated)
     words, name = output_of(got, got_format, 2)
+    operands = make_inputs(a, b, options)
+    product = _core.Product.of_unknown_model(operands, make_spec(None, operands, options, name))
+    warn(_core.warning_of_product(product, None))
     fields = _core.identify(
-        problem=problem.core,
-        got=np.ascontiguousarray(words),
-        output=name,
+        product=product,
+        got=tensor(dense(words), name),
         threads=whole("threads", threads),
         models=names_of(models),
     )

@@ -8,11 +8,10 @@ from os import PathLike, fspath
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from fp8lab import _core
-from fp8lab._arrays import as_float32, bad, number, text, whole
+from fp8lab._arrays import bad, number, text, whole
 from fp8lab._mode import in_own_mode
 
 
@@ -43,14 +42,6 @@ def calls() -> dict[str, LibraryCall]:
     128
     """
     return {c["name"]: LibraryCall(**c) for c in _core.calls()}
-
-
-def find_call(name: str) -> LibraryCall:
-    """The call of that name. ValueError that lists them."""
-    known = calls()
-    if name not in known:
-        raise bad("call", f"one of {', '.join(known)}", f"'{name}'")
-    return known[name]
 
 
 @dataclass(frozen=True)
@@ -167,44 +158,32 @@ class Epilogue:
     activation: str = "none"
     slope: float = 0.01
     activation_ulps: float = 4.0
-    output_scale: float | None = None
+    #: "amax", in `verify`: the largest finite value of got's format divided by the amax of the output.
+    output_scale: float | str | None = None
 
 
-def _vector(name: str, x: ArrayLike | None) -> NDArray[np.float32] | None:
-    if x is None:
-        return None
-    values = as_float32(name, x)
-    if values.ndim != 1:
-        raise bad(name, "a vector", list(values.shape))
-    return np.ascontiguousarray(values)
-
-
-def checked_kernel(epilogue: Epilogue | None, split: SplitK | None) -> tuple[Epilogue, SplitK]:
-    """Both, with what they are where none is given."""
-    e = Epilogue() if epilogue is None else epilogue
-    s = SplitK(1) if split is None else split
-    if not isinstance(e, Epilogue):
-        raise bad("epilogue", "an fp8lab.Epilogue", type(e).__name__)
-    if not isinstance(s, SplitK):
-        raise bad("split_k", "an fp8lab.SplitK", type(s).__name__)
-    return e, s
-
-
-def set_kernel(problem: _core.Problem, epilogue: Epilogue | None, split: SplitK | None) -> None:
-    """Puts both into a problem, which checks them."""
-    if epilogue is None and split is None:
-        return
-    e, s = checked_kernel(epilogue, split)
-    problem.set_kernel(
+def core_epilogue(epilogue: Epilogue) -> _core.Epilogue:
+    """Its numbers; its vectors are operands of the product."""
+    e = epilogue
+    by_amax = isinstance(e.output_scale, str)
+    if by_amax and e.output_scale != "amax":
+        raise bad("output_scale", 'a number or "amax"', repr(e.output_scale))
+    return _core.Epilogue(
         alpha=number("alpha", e.alpha),
-        bias=_vector("bias", e.bias),
-        row_scales=_vector("row_scales", e.row_scales),
-        column_scales=_vector("column_scales", e.column_scales),
         beta=None if e.beta is None else number("beta", e.beta),
         activation=text("activation", e.activation),
         slope=number("slope", e.slope),
         activation_ulps=number("activation_ulps", e.activation_ulps),
-        output_scale=None if e.output_scale is None else number("output_scale", e.output_scale),
+        output_scale=None if e.output_scale is None or by_amax else number("output_scale", e.output_scale),
+        scale_by_amax=by_amax,
+    )
+
+
+def core_split(split: SplitK | None) -> _core.SplitK:
+    s = SplitK(1) if split is None else split
+    if not isinstance(s, SplitK):
+        raise bad("split_k", "an fp8lab.SplitK", type(s).__name__)
+    return _core.SplitK(
         parts=whole("parts", s.parts),
         tile=whole("tile", s.tile),
         cut=text("cut", s.cut),
@@ -215,7 +194,7 @@ def set_kernel(problem: _core.Problem, epilogue: Epilogue | None, split: SplitK 
 def call_in_table(
     text: str, shape: tuple[int, int, int], formats: tuple[str, str], output: str = ""
 ) -> tuple[str, int, str, SplitK | None]:
-    """The same of a call in a table, `FILE.csv:fast,FIELD=VALUE`, with one scale each at most."""
+    """Model, promotion interval, scale order and split of a call in a table, `FILE.csv:fast,FIELD=VALUE`."""
     table = read_table(_core.file_of_table_call(text))
     found = table.candidate(text, *shape, *formats, output)
     if found["rounding"] != "once":
@@ -225,39 +204,3 @@ def call_in_table(
         found["model"], found["promotion_interval"], found["scale_order"],
         split if split.parts > 1 else None,
     )
-
-
-def settings_of_call(
-    name: str,
-    shape: tuple[int, int, int],
-    formats: tuple[str, str],
-    scales: tuple[int, int],
-    one_a_row: bool,
-    split: SplitK | None,
-    others: dict[str, Any],
-) -> tuple[str, int, str, SplitK | None]:
-    """Model, promotion interval, scale order and split that a call decides.
-
-    scales: how many of A and of B; -1: none are given.
-    """
-    for argument, (value, default) in others.items():
-        if value != default:
-            raise bad(argument, f"no such argument with call='{name}', which sets it", value)
-    if _core.is_table_call(name):
-        if split is not None:
-            raise bad("split_k", "none with a table of calls, which sets it", split)
-        for argument, count in zip(("a_scales", "b_scales"), scales, strict=True):
-            if count > 1:
-                raise bad(argument, "one scale, as the calls of the table had", count)
-        return call_in_table(name, shape, formats)
-    call = find_call(name)
-    if split is not None and split.parts > 1:
-        if (split.cut, split.order) not in call.splits:
-            known = " or ".join(f"{cut} {order}" for cut, order in call.splits) or "k whole"
-            expected = f"{known}, the known splits of {name}"
-            raise bad("split_k", expected, f"{split.cut} {split.order}")
-        if split.tile == 0:
-            split = SplitK(split.parts, call.split_tile, split.cut, split.order)
-    _core.require_call_scales(name, scales[0] >= 0, scales[1] >= 0)
-    order = call.row_scale_order if one_a_row else call.scale_order
-    return _core.model_of_call(name, *formats), call.promotion_interval, order, split

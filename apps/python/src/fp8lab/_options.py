@@ -18,12 +18,13 @@ class OperandOptions(TypedDict, total=False):
     """The arguments of `gemm` that are known before it is known how a kernel sums."""
 
     c: ArrayLike | None
-    a_scales: ArrayLike | Scales | None
-    b_scales: ArrayLike | Scales | None
+    scale_a: ArrayLike | Scales | None
+    scale_b: ArrayLike | Scales | None
     a_format: str | None
     b_format: str | None
     scale_format: str | None
     epilogue: Epilogue | None
+    recipe: str | None
 
 
 class ProductOptions(OperandOptions, total=False):

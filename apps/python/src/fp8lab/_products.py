@@ -3,126 +3,24 @@
 from __future__ import annotations
 
 import functools
-import math
-from typing import Any, NamedTuple, cast
+from typing import Any, cast
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from fp8lab import _core
-from fp8lab._arrays import as_float32, bad, codes_of, text, whole
-from fp8lab._kernels import Epilogue, SplitK, set_kernel, settings_of_call
+from fp8lab._arrays import as_float32, bad, codes_of, dense, tensor, text, whole
+from fp8lab._kernels import Epilogue, SplitK, core_epilogue, core_split
 from fp8lab._mode import in_own_mode
 from fp8lab._options import OperandOptions, ProductOptions, parameters_of, require_known
 from fp8lab._recipes import QuantizedTensor, Scales
 from fp8lab._registry import AccumulatorModel, InstructionModel, find_model
-from fp8lab._scales import (
-    coded_format,
-    plain_values,
-    require_scale_format,
-    scale_array,
-    scale_tensor,
-    scale_values,
-)
+from fp8lab._scales import plain_values, require_scale_format, scale_tensor
 from fp8lab._warnings import warn
 
 
 #: How to get what a build without CUDA lacks.
 CUDA_BUILD = "pip install ./apps/python --config-settings=cmake.define.FP8LAB_ENABLE_CUDA=ON"
-
-
-class _Operand(NamedTuple):
-    words: NDArray[Any]
-    format: str
-    scales: NDArray[np.float32] | None
-    row_block: int
-    k_block: int
-    coded: str = "f32"  #: the format of scales that came as codes
-    tensor_scale: float = 1.0
-
-
-def _read_layout(
-    argument: str, scales: Scales, array: NDArray[Any], shape: tuple[int, int]
-) -> tuple[NDArray[np.float32], int, int]:
-    """Scales of another layout: values, row and k blocks."""
-    read = _core.read_scales(
-        scales=scale_tensor(argument, array, scales.layout),
-        layout=scales.layout,
-        row_block=whole(f"{argument}.row_block", scales.row_block),
-        k_block=whole(f"{argument}.k_block", scales.k_block),
-        rows=shape[0],
-        k=shape[1],
-        argument=argument,
-    )
-    return read[0], read[1], read[2]
-
-
-def _one_or_rows(
-    argument: str, values: NDArray[np.float32], rows: int, k: int
-) -> tuple[NDArray[np.float32], int, int]:
-    if values.size == 0 and rows * k > 0:
-        raise bad(argument, "at least one scale", "none")
-    if values.size > 1 and values.shape not in ((rows,), (rows, 1)):
-        grid = "fp8lab.Scales(values, row_block, k_block)"
-        hint = ""
-        if values.shape == (1, rows):
-            hint = f" (torch's form of one scale per row of {argument[0]}: pass scales.T)"
-        expected = f"a number, [{rows}] or [{rows}, 1], or {grid}"
-        raise bad(argument, expected, f"{list(values.shape)}{hint}")
-    return values.reshape(-1), (max(rows, 1) if values.size == 1 else 1), 0
-
-
-def _tile_scales(
-    argument: str, scales: Any, array: NDArray[Any], shape: tuple[int, int]
-) -> tuple[NDArray[np.float32], int, int]:
-    """Values in the order of their tiles, and the sides of these."""
-    rows, k = shape
-    if not isinstance(scales, Scales):
-        return _one_or_rows(argument, scale_values(argument, array), rows, k)
-    if text(f"{argument}.layout", scales.layout) != "row_major":
-        return _read_layout(argument, scales, array, shape)
-    values = scale_values(argument, array)
-    sides = (
-        whole(f"{argument}.row_block", scales.row_block),
-        whole(f"{argument}.k_block", scales.k_block),
-    )
-    row_block, k_block = sides[0] or max(rows, 1), sides[1] or max(k, 1)
-    if row_block < 0 or k_block < 0:
-        raise bad(argument, "blocks of 0 (all) or more", f"{sides[0]}, {sides[1]}")
-    tiles = (-(-rows // row_block), -(-k // k_block))
-    vector = values.ndim < 2 and 1 in tiles and values.size == math.prod(tiles)
-    one = values.size == 1 and tiles == (1, 1)
-    if rows * k > 0 and values.shape != tiles and not vector and not one:
-        expected = f"[ceil({rows}/{row_block}), ceil({k}/{k_block})] = {list(tiles)}"
-        raise bad(argument, expected, list(values.shape))
-    return values.reshape(-1), row_block, sides[1]
-
-
-def _operand(
-    argument: str, x: Any, stated: str | None, scales: Any, scale_format: str | None
-) -> _Operand:
-    if isinstance(x, QuantizedTensor):
-        if scales is not None:
-            expected = "None, since a QuantizedTensor brings its own"
-            raise bad(f"{argument}_scales", expected, type(scales).__name__)
-        x, scales, stated = x.codes, x.inverse, stated or x.format
-    words, name = codes_of(argument, x, stated)
-    if words.ndim != 2:
-        shape = "[m, k]" if argument == "a" else "[n, k]"
-        raise bad(argument, f"a matrix {shape}", list(words.shape))
-    if scales is None:
-        return _Operand(words, name, None, 1, 0)
-    keyword = f"{argument}_scales"
-    tiled = isinstance(scales, Scales)
-    array = scale_array(keyword, scales.values if tiled else scales, scale_format)
-    values, row_block, k_block = _tile_scales(
-        keyword, scales, array, (words.shape[0], words.shape[1])
-    )
-    second = tensor_scales(keyword, scales)
-    if len(second) != 1:
-        raise bad(f"{keyword}.tensor_scale", "one number, since there are no groups", list(second))
-    coded = coded_format(array, scales.layout if tiled else "row_major")
-    return _Operand(words, name, values, row_block, k_block, coded, second[0])
 
 
 def tensor_scales(argument: str, scales: Any) -> list[float]:
@@ -133,42 +31,48 @@ def tensor_scales(argument: str, scales: Any) -> list[float]:
     keyword = f"{argument}.tensor_scale"
     values = plain_values(keyword, second)
     if values.ndim > 1:
-        raise bad(f"{argument}.tensor_scale", "one number, or [groups]", list(values.shape))
+        raise bad(keyword, "one number, or [groups]", list(values.shape))
     return [float(value) for value in values.reshape(-1)]
 
 
-def _c_matrix(c: ArrayLike) -> NDArray[np.float32]:
-    values = as_float32("c", c)
-    if values.ndim != 2:
-        raise bad("c", "a matrix [m, n]", list(values.shape))
-    return values
+def _codes(argument: str, x: Any, stated: str | None, recipe: str | None, in_groups: bool) -> _core.Tensor:
+    """Codes, or the floats that a recipe quantizes."""
+    if recipe is None:
+        words, name = codes_of(argument, x, stated)
+        return tensor(dense(words) if in_groups else words, name)
+    if stated is not None:
+        raise bad(f"{argument}_format", f"None, since the recipe {recipe} gives it", stated)
+    return tensor(as_float32(argument, x), "f32")
 
 
-def _require_format(argument: str, name: str, wanted: str, model: InstructionModel) -> None:
-    """A definition takes any format; an instruction takes its own."""
-    if name != wanted and model.standing != "definition":
-        expected = f"{wanted} for {model.name} (or the model's accumulator, for any format)"
-        raise bad(argument, expected, name)
+def _operand(argument: str, x: Any, options: ProductOptions, in_groups: bool) -> _core.Operand:
+    """Operand "a" or "b" as the library takes it."""
+    keyword = f"scale_{argument}"
+    scales, stated, recipe = options[keyword], options[f"{argument}_format"], options["recipe"]  # type: ignore[literal-required]
+    if isinstance(x, QuantizedTensor):
+        if scales is not None:
+            raise bad(keyword, "None, since a QuantizedTensor brings its own", type(scales).__name__)
+        if recipe is not None:
+            raise bad("recipe", "None, since a QuantizedTensor is quantized", recipe)
+        x, scales, stated = x.codes, x.inverse, stated or x.format
+    layout, values = "row_major", scales
+    sides: tuple[int | None, int | None] = None, None
+    if isinstance(scales, Scales):
+        layout = text(f"{keyword}.layout", scales.layout)
+        sides = whole(f"{keyword}.row_block", scales.row_block), whole(f"{keyword}.k_block", scales.k_block)
+        values = scales.values
+    return _core.Operand(
+        codes=_codes(argument, x, stated, recipe, in_groups),
+        scales=None if scales is None else scale_tensor(keyword, values, layout, options["scale_format"]),
+        tile_rows=sides[0],
+        tile_k=sides[1],
+        layout=layout,
+        tensor_scales=tensor_scales(keyword, scales),
+    )
 
 
-class Problem(NamedTuple):
-    """A product ready to compute: its arrays are prepared and its arguments checked."""
-
-    core: _core.Problem
-    m: int
-    n: int  #: columns of the output
-    model: str  #: its registered name, if it has one
-
-
-def _one_a_row(operand: _Operand) -> bool:
-    """One scale a row, and more than one."""
-    if operand.scales is None or operand.scales.size < 2:
-        return False
-    return operand.k_block in (0, operand.words.shape[1])
-
-
-def _scale_count(operand: _Operand) -> int:
-    return -1 if operand.scales is None else operand.scales.size
+def _floats(argument: str, x: ArrayLike | None) -> _core.Tensor | None:
+    return None if x is None else tensor(as_float32(argument, x), "f32")
 
 
 def complete(given: OperandOptions) -> ProductOptions:
@@ -183,69 +87,90 @@ def _defaults() -> ProductOptions:
     return cast(ProductOptions, {name: one.default for name, one in parameters.items()})
 
 
-def make_problem(
+def make_inputs(a: Any, b: Any, options: ProductOptions, in_groups: bool = False) -> _core.Inputs:
+    """The tensors of a product."""
+    require_scale_format(options["scale_format"])
+    e = epilogue_of(options)
+    return _core.Inputs(
+        a=_operand("a", a, options, in_groups),
+        b=_operand("b", b, options, in_groups),
+        c=_floats("c", options["c"]),
+        bias=_floats("bias", e.bias),
+        row_scales=_floats("row_scales", e.row_scales),
+        column_scales=_floats("column_scales", e.column_scales),
+        recipe="" if options["recipe"] is None else text("recipe", options["recipe"]),
+        threads=0,
+    )
+
+
+def epilogue_of(options: ProductOptions) -> Epilogue:
+    e = options["epilogue"]
+    if e is None:
+        return Epilogue()
+    if not isinstance(e, Epilogue):
+        raise bad("epilogue", "an fp8lab.Epilogue", type(e).__name__)
+    return e
+
+
+def _model_text(model: Any, inputs: _core.Inputs, options: ProductOptions) -> str:
+    """The name of an instruction, or the definition of an accumulator."""
+    if model is None or isinstance(model, str):
+        return model or ""
+    if isinstance(model, InstructionModel):
+        if find_model(model.name) == model:
+            return model.name
+        return model.accumulator.definition(model.a_format, model.b_format)
+    if isinstance(model, AccumulatorModel):
+        # FP32's arrays are TF32's too; a recipe gives codes of its own, which any definition takes.
+        stated = (options["a_format"], options["b_format"])
+        usual = ("tf32", "tf32") if options["recipe"] is None else ("e4m3fn", "e4m3fn")
+        known = zip(inputs.types, stated, usual, strict=True)
+        return model.definition(*(((given or other) if own == "f32" else own) for own, given, other in known))
+    expected = "a name, an fp8lab.InstructionModel or an fp8lab.AccumulatorModel"
+    raise bad("model", expected, type(model).__name__)
+
+
+def _require_wide_formats(model: Any, options: ProductOptions) -> None:
+    """FP32 and TF32 share their arrays, so that only what is stated tells them apart."""
+    wide = {role: options[f"{role}_format"] for role in "ab"}  # type: ignore[literal-required]
+    wide = {role: name for role, name in wide.items() if name in ("f32", "tf32")}
+    if not wide or model is None or isinstance(model, AccumulatorModel):
+        return
+    known = find_model(model) if isinstance(model, str) else model
+    for role, name in wide.items():
+        if known.standing != "definition" and name != getattr(known, f"{role}_format"):
+            raise bad(role, f"{getattr(known, f'{role}_format')} for {known.name}", name)
+
+
+def make_spec(model: Any, inputs: _core.Inputs, options: ProductOptions, output: str) -> _core.GemmSpec:
+    """The computation. output: the format of the result; "": f32, or what a call in a table says."""
+    call, c_enters = options["call"], options["c_enters"]
+    if call == "":
+        raise bad("call", "the name of a library call", "''")
+    _require_wide_formats(model, options)
+    return _core.GemmSpec(
+        model=_model_text(model, inputs, options),
+        call="" if call is None else text("call", call),
+        promotion_interval=whole("promotion_interval", options["promotion_interval"]),
+        scale_order=text("scale_order", options["scale_order"]),
+        c_enters=None if c_enters is None else text("c_enters", c_enters),
+        output=output,
+        epilogue=core_epilogue(epilogue_of(options)),
+        split=core_split(options["split_k"]),
+    )
+
+
+def make_product(
     a: ArrayLike | QuantizedTensor,
     b: ArrayLike | QuantizedTensor,
     model: str | InstructionModel | AccumulatorModel | None,
     given: OperandOptions,
-) -> Problem:
-    """The arguments of `gemm` as the library takes them."""
+    output: str = "",
+) -> _core.Product:
+    """The product that the arguments of `gemm` describe."""
     options = complete(given)
-    scale_format, c = options["scale_format"], options["c"]
-    require_scale_format(scale_format)
-    left = _operand("a", a, options["a_format"], options["a_scales"], scale_format)
-    right = _operand("b", b, options["b_format"], options["b_scales"], scale_format)
-    promotion_interval, scale_order = options["promotion_interval"], options["scale_order"]
-    c_enters, call, split_k = options["c_enters"], options["call"], options["split_k"]
-    if call is not None:
-        model, promotion_interval, scale_order, split_k = settings_of_call(
-            text("call", call),
-            (left.words.shape[0], right.words.shape[0], left.words.shape[1]),
-            (left.format, right.format),
-            (_scale_count(left), _scale_count(right)),
-            _one_a_row(left) or _one_a_row(right),
-            split_k,
-            {
-                "model": (model, None),
-                "promotion_interval": (promotion_interval, 0),
-                "scale_order": (scale_order, "product_then_fma"),
-            },
-        )
-    if model is None:
-        raise bad("model", "an instruction, or the name of a library call (call=)", "neither")
-    if not isinstance(model, (str, InstructionModel, AccumulatorModel)):
-        expected = "a name, an fp8lab.InstructionModel or an fp8lab.AccumulatorModel"
-        raise bad("model", expected, type(model).__name__)
-    name = model if isinstance(model, str) else getattr(model, "name", "")
-    if isinstance(model, str):
-        model = find_model(model)
-    if isinstance(model, InstructionModel):
-        _require_format("a", left.format, model.a_format, model)
-        _require_format("b", right.format, model.b_format, model)
-        model = model.accumulator
-    core = _core.Problem(
-        model=model._core(),
-        a=left.words,
-        a_format=left.format,
-        b=right.words,
-        b_format=right.format,
-        c=None if c is None else _c_matrix(c),
-        a_scales=left.scales,
-        a_row_block=left.row_block,
-        a_k_block=left.k_block,
-        a_coded=left.coded,
-        a_tensor_scale=left.tensor_scale,
-        b_scales=right.scales,
-        b_row_block=right.row_block,
-        b_k_block=right.k_block,
-        b_coded=right.coded,
-        b_tensor_scale=right.tensor_scale,
-        promotion_interval=whole("promotion_interval", promotion_interval),
-        scale_order=text("scale_order", scale_order),
-        c_enters=None if c_enters is None else text("c_enters", c_enters),
-    )
-    set_kernel(core, options["epilogue"], split_k)
-    return Problem(core, len(left.words), core.columns, name)
+    inputs = make_inputs(a, b, options)
+    return _core.Product(inputs, make_spec(model, inputs, options, output))
 
 
 @in_own_mode
@@ -274,6 +199,12 @@ def _require_backend(name: str) -> None:
     raise bad("backend", expected, f"'{name}'")
 
 
+def require_no_amax(options: ProductOptions) -> None:
+    """For results in FP32, which have no format to scale to."""
+    if isinstance(epilogue_of(options).output_scale, str):
+        raise bad("output_scale", "a number: the result is not cast to a format", "amax")
+
+
 @in_own_mode
 def gemm(
     a: ArrayLike | QuantizedTensor,
@@ -281,8 +212,8 @@ def gemm(
     *,
     model: str | InstructionModel | AccumulatorModel | None = None,
     c: ArrayLike | None = None,
-    a_scales: ArrayLike | Scales | None = None,
-    b_scales: ArrayLike | Scales | None = None,
+    scale_a: ArrayLike | Scales | None = None,
+    scale_b: ArrayLike | Scales | None = None,
     a_format: str | None = None,
     b_format: str | None = None,
     scale_format: str | None = None,
@@ -292,6 +223,7 @@ def gemm(
     call: str | None = None,
     split_k: SplitK | None = None,
     epilogue: Epilogue | None = None,
+    recipe: str | None = None,
     threads: int = 0,
     backend: str = "cpu",
 ) -> NDArray[np.float32]:
@@ -300,14 +232,15 @@ def gemm(
     a [m, k] and b [n, k]: ml_dtypes, float16 or bfloat16 arrays, uint8 codes with a_format or
     b_format ("e4m3fn", ...; tf32 in float32 arrays; "e2m1x2": two FP4 codes a byte, the first in the
     low bits, unpacked into a copy, as torch's float4_e2m1fn_x2 is), or quantized tensors, which
-    include their scales. Any strides, read in place: for a weight stored as [k, n] pass `w.T`. c [m, n]: float32.
+    include their scales. Any strides, read in place: for a weight stored as [k, n] pass `w.T`. recipe: a and b are floats, which this preset
+    (`recipes`) quantizes, a as the activation and b as the weight. c [m, n]: float32.
     c_enters says where c enters, which changes the bits: "accumulator", the instruction's own c,
     before any scale; "promoted_sum", the start of the FP32 sum of promoted partial sums;
     "epilogue", added to the finished sum in the units of D. Without promotion and scales it is the
     accumulator; with either, c_enters is required.
 
-    a_scales, b_scales: inverse scales, which multiply codes to give values: a number, one per row
-    ([rows] or [rows, 1]), or `Scales` for tiles. They are floats, or E8M0 codes with their dtype or
+    scale_a, scale_b: inverse scales, which multiply codes to give values: a number, one per row
+    ([rows] or [rows, 1]), a grid of usual tiles (sides of 16, 32, 128 or all), or `Scales` for others. They are floats, or E8M0 codes with their dtype or
     in uint8 with scale_format="e8m0fnu", or E4M3 codes ("e4m3fn"), whose sign is ignored. A
     block-scaled instruction applies the scales of its blocks itself. Scales that change along k
     need a promotion_interval that divides their k_block. promotion_interval: the accumulator
@@ -335,8 +268,8 @@ def gemm(
     _require_backend(backend)
     options = ProductOptions(
         c=c,
-        a_scales=a_scales,
-        b_scales=b_scales,
+        scale_a=scale_a,
+        scale_b=scale_b,
         a_format=a_format,
         b_format=b_format,
         scale_format=scale_format,
@@ -346,9 +279,10 @@ def gemm(
         call=call,
         split_k=split_k,
         epilogue=epilogue,
+        recipe=recipe,
     )
-    problem = make_problem(a, b, model, options)
-    d = np.empty((problem.m, problem.n), np.float32)
-    _core.gemm(problem.core, d, whole("threads", threads), backend)
-    warn(_core.warning_of_product(problem.core, d))
+    require_no_amax(options)
+    product = make_product(a, b, model, options)
+    d: NDArray[np.float32] = _core.gemm(product, whole("threads", threads), backend)
+    warn(_core.warning_of_product(product, d))
     return d

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fp8lab import _core
-from fp8lab._arrays import DTYPES, as_array, as_float32, bad, format_name, words_of
+from fp8lab._arrays import DTYPES, as_array, as_float32, bad, dense, format_name, tensor, words_of
 
 _CODED = ("e8m0fnu", "e4m3fn")
 _PACKED_WORDS = (np.dtype(np.int32), np.dtype(np.uint32))
@@ -53,19 +53,13 @@ def plain_values(argument: str, x: Any) -> NDArray[np.float32]:
     return as_float32(argument, array)
 
 
-def coded_format(array: NDArray[Any], layout: str) -> str:
-    """The format of scales that are codes; f32 for numbers."""
-    if layout.startswith("packed_ue8m0"):
-        return "e8m0fnu"
-    return next((name for name in _CODED if array.dtype == DTYPES[name]), "f32")
-
-
-def scale_tensor(argument: str, array: NDArray[Any], layout: str) -> _core.Tensor:
-    """Scales of `scale_array` as the library's tensor."""
-    name = coded_format(array, "row_major")
+def scale_tensor(argument: str, x: Any, layout: str, stated: str | None) -> _core.Tensor:
+    """Scales as the library's tensor: floats, codes that their dtype or `scale_format` names, or words of a layout."""
+    array = scale_array(argument, x, stated)
+    name = next((name for name in _CODED if array.dtype == DTYPES[name]), "f32")
     if layout.startswith("packed_ue8m0") and array.dtype in _PACKED_WORDS:
         name = "i32"
     if name == "f32":
         _require_numbers(argument, array)
         array = as_float32(argument, array)
-    return _core.Tensor(np.ascontiguousarray(words_of(array)).reshape(array.shape), name)
+    return tensor(dense(words_of(array)), name)

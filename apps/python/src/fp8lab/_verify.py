@@ -9,11 +9,11 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from fp8lab import _core
-from fp8lab._arrays import as_array, bad, codes_of, format_name, several, text, whole
+from fp8lab._arrays import as_array, bad, codes_of, dense, format_name, several, tensor, text, whole
 from fp8lab._checks import Comparison
 from fp8lab._mode import in_own_mode
 from fp8lab._options import ProductOptions, with_arguments_of
-from fp8lab._products import gemm, make_problem
+from fp8lab._products import gemm, make_product
 from fp8lab._recipes import QuantizedTensor
 from fp8lab._registry import InstructionModel
 from fp8lab._warnings import warn
@@ -87,8 +87,9 @@ def verify(
     got [m, n]: float32, float16, bfloat16, float8_e4m3fn or float8_e5m2 (uint8 with
     got_format), to which the golden FP32 result is cast as kernels do: FP8 saturates, FP16
     and BF16 overflow to infinity. inputs: A [m, k] and B [n, k]; options: c, c_enters,
-    a_scales, b_scales, scale_format, a_format, b_format, promotion_interval, scale_order, call,
-    split_k and epilogue, all as for `gemm`. model: a registered instruction. check: "bitwise", "budget" (the error budget
+    scale_a, scale_b, scale_format, a_format, b_format, promotion_interval, scale_order, call,
+    split_k, epilogue and recipe, all as for `gemm`; with a recipe the floats that it quantized explain
+    more. model: a registered instruction. check: "bitwise", "budget" (the error budget
     of each element), or a gate that a public project ships. fault_matrix tries every known fault
     on every check.
 
@@ -107,13 +108,10 @@ def verify(
     'mismatch'
     """
     a, b = several("inputs", "a, b", inputs)
-    problem = make_problem(a, b, model, options)
     words, name = output_of(got, got_format, 2)
     fields = _core.verify(
-        problem=problem.core,
-        model=problem.model,
-        got=np.ascontiguousarray(words),
-        output=name,
+        product=make_product(a, b, model, options, name),
+        got=tensor(dense(words), name),
         check=text("check", check),
         fault_matrix=bool(fault_matrix),
         threads=whole("threads", threads),

@@ -42,40 +42,32 @@ class Recorder:
         width = np.uint8 if name.startswith("e") else np.uint16
         return memory(address, width, (rows, k), strides), name
 
-    def _scales(self, given):
+    def _scales(self, given, rows, k):
         if given is None:
-            return None, 1, 0
+            return None
         address, size, row_block, k_block = given
-        return memory(address, np.float32, (size,), (1,)), row_block, k_block
+        values = memory(address, np.float32, (size,), (1,))
+        tiles = -(-rows // (row_block or max(rows, 1))), -(-k // (k_block or max(k, 1)))
+        return fp8lab.Scales(values.reshape(tiles), row_block, k_block)
 
     def device_gemm(self, **given):
         self.calls.append(given)
         (a, a_format), (b, b_format) = self._operand(given["a"]), self._operand(given["b"])
-        left, right = self._scales(given["a_scales"]), self._scales(given["b_scales"])
-        problem = _core.Problem(
-            model=given["model"],
-            a=a,
-            a_format=a_format,
-            b=b,
-            b_format=b_format,
-            c=None,
-            a_scales=left[0],
-            a_row_block=left[1],
-            a_k_block=left[2],
-            a_coded="f32",
-            a_tensor_scale=1.0,
-            b_scales=right[0],
-            b_row_block=right[1],
-            b_k_block=right[2],
-            b_coded="f32",
-            b_tensor_scale=1.0,
-            promotion_interval=given["promotion_interval"],
-            scale_order=given["scale_order"],
-            c_enters=None,
-        )
+        model = _core.definition_of(model=given["model"], a_format=a_format, b_format=b_format)
         address, size = given["d"]
         assert size == len(a) * len(b) and given["workspace"][1] == 64
-        _core.gemm(problem, memory(address, np.float32, (len(a), len(b)), (len(b), 1)), 2, "cpu")
+        memory(address, np.float32, (len(a), len(b)), (len(b), 1))[:] = fp8lab.gemm(
+            a,
+            b,
+            model=model,
+            a_format=a_format,
+            b_format=b_format,
+            scale_a=self._scales(given["scale_a"], len(a), a.shape[1]),
+            scale_b=self._scales(given["scale_b"], len(b), b.shape[1]),
+            promotion_interval=given["promotion_interval"],
+            scale_order=given["scale_order"],
+            threads=2,
+        )
 
     def device_column_sums(self, **given):
         self.columns.append(given)

@@ -54,11 +54,11 @@ def positive(*shape):
 def nearest(chip, given, out, theirs, fast):
     """The other way to sum whose bits are the nearest."""
     a, b, *scales, bias = given
-    a_scales, b_scales = (s.reshape(-1) for s in scales)
+    scale_a, scale_b = (s.reshape(-1) for s in scales)
     k = a.shape[1]
     formats = f"{FORMAT_OF[a.dtype]} {FORMAT_OF[b.dtype]} {FORMAT_OF[out]}"
     ways = [(i, order, 1, 128, True) for i, order in itertools.product((0, 64, 128, 256), ORDERS)]
-    default = "product_then_fma" if a_scales.numel() == 1 else "b_then_fma_a"
+    default = "product_then_fma" if scale_a.numel() == 1 else "b_then_fma_a"
     interval = 0 if fast else chip.slow_promotion
     for parts in (2, 3, 4, 5, 6, 7, 8):
         if parts <= -(-k // 128):
@@ -69,7 +69,7 @@ def nearest(chip, given, out, theirs, fast):
         chain = _device_mm.Chain(interval, order, [r for r in ranges if r], "serial")
         try:
             d = _device_mm.scaled_mm(
-                chip, a.view(torch.uint8), b.view(torch.uint8).t(), a_scales, b_scales,
+                chip, a.view(torch.uint8), b.view(torch.uint8).t(), scale_a, scale_b,
                 bias=bias, scale_result=None, formats=formats, chain=chain,
             )
         except ValueError:
@@ -91,7 +91,7 @@ def nearest_of_tiles(chip, a, b, scales, square, out, theirs):
         d = _device.product(
             a.view(torch.uint8), b.view(torch.uint8).t(), formats=("e4m3fn", "e4m3fn"),
             model=find_model(chip.model).accumulator, promotion_interval=128, scale_order=order,
-            a_scales=left, b_scales=right,
+            scale_a=left, scale_b=right,
         )
         best = max(best, (share(_device_mm._words(d, FORMAT_OF[out]).view(out), theirs), order))
     return f"nearest {best[0]:.4f} %: {best[1]}"
@@ -169,16 +169,16 @@ def blocks(table, shape, b_square, out, fast):
     m, n, k = shape
     a, b = operands(m, n, k)
     kind = F.ScalingType
-    a_scales = positive(k // 128, m).t()
-    b_scales = positive(n // 128, -(-k // 512) * 4).t() if b_square else positive(k // 128, n).t()
+    scale_a = positive(k // 128, m).t()
+    scale_b = positive(n // 128, -(-k // 512) * 4).t() if b_square else positive(k // 128, n).t()
     of_b = kind.BlockWise128x128 if b_square else kind.BlockWise1x128
-    given = (a, b, a_scales, kind.BlockWise1x128, b_scales, of_b)
+    given = (a, b, scale_a, kind.BlockWise1x128, scale_b, of_b)
     how = {"output_dtype": out, "use_fast_accum": fast}
     if hasattr(F, "SwizzleType"):
         how |= {"swizzle_a": F.SwizzleType.NO_SWIZZLE, "swizzle_b": F.SwizzleType.NO_SWIZZLE}
 
     def rows():
-        left = (a[:8].cpu(), b.cpu(), a_scales[:8].cpu().t().contiguous().t(), given[3], b_scales.cpu(), of_b)
+        left = (a[:8].cpu(), b.cpu(), scale_a[:8].cpu().t().contiguous().t(), given[3], scale_b.cpu(), of_b)
         return fp8lab.torch.scaled_mm(*left, **how, platform=table.options.platform)
 
     table.compare(
@@ -186,7 +186,7 @@ def blocks(table, shape, b_square, out, fast):
         lambda: F.scaled_mm(*given, **how),
         lambda: fp8lab.torch.scaled_mm(*given, **how, platform=table.options.platform),
         rows,
-        lambda chip: nearest_of_tiles(find_platform(table.options.platform), a, b, (a_scales, b_scales), b_square, out, chip),
+        lambda chip: nearest_of_tiles(find_platform(table.options.platform), a, b, (scale_a, scale_b), b_square, out, chip),
     )
 
 

@@ -196,7 +196,7 @@ def test_operands_are_read_where_they_lie(device, monkeypatch):
         (call,) = recorder.calls
     assert call["a"] == (a.data_ptr(), "e4m3fn", 16, 64, 64, 1)
     assert call["b"] == (b.data_ptr(), "e4m3fn", 32, 64, 1, 80)
-    assert call["a_scales"] == (one.data_ptr(), 1, 16, 0)
+    assert call["scale_a"] == (one.data_ptr(), 1, 16, 0)
     assert call["d"] == (got.data_ptr(), 16 * 32)
     assert_same_bits(got, expected)
 

@@ -92,12 +92,12 @@ def test_packed_words_of_exponents_as_int32_tensors():
     words = exponents.view(np.int32)
     how = {"model": "sm90.wgmma.e4m3", "promotion_interval": 128}
     for layout, x in (("packed_ue8m0", words), ("packed_ue8m0_column_major", np.ascontiguousarray(words.T))):
-        expected = fp8lab.gemm(a, a[:3], a_scales=fp8lab.Scales(x, 1, 128, layout=layout), **how)
+        expected = fp8lab.gemm(a, a[:3], scale_a=fp8lab.Scales(x, 1, 128, layout=layout), **how)
         for tensor in (torch.from_numpy(x), torch.from_numpy(x.view(np.uint32))):
             scales = fp8lab.Scales(tensor, 1, 128, layout=layout)
-            assert np.array_equal(fp8lab.gemm(a, a[:3], a_scales=scales, **how), expected)
-            assert fp8lab.verify(torch.from_numpy(expected), (a, a[:3]), a_scales=scales, **how).bit_mismatches == 0
+            assert np.array_equal(fp8lab.gemm(a, a[:3], scale_a=scales, **how), expected)
+            assert fp8lab.verify(torch.from_numpy(expected), (a, a[:3]), scale_a=scales, **how).bit_mismatches == 0
             groups = fp8lab.Groups("batched")
             stacked = fp8lab.Scales(tensor[None], 1, 128, layout=layout)
-            d = fp8lab.gemm_groups(a[None], a[None, :3], groups, a_scales=stacked, **how)
+            d = fp8lab.gemm_groups(a[None], a[None, :3], groups, scale_a=stacked, **how)
             assert np.array_equal(d[0], expected)

@@ -465,7 +465,7 @@ def test_nan_and_infinity_become_what_the_system_makes_of_them():
     x[3, 20], x[5, 7] = float("inf"), float("-inf")
     a = fp8lab.encode(x.numpy(), "e4m3fn")  # scale 1
     b = fp8lab.quantize(layer.weight.detach().numpy(), "te-current", "weight")
-    d = fp8lab.gemm(a, b.codes, model="sm90.wgmma.e4m3", b_scales=b.inverse_scales)
+    d = fp8lab.gemm(a, b.codes, model="sm90.wgmma.e4m3", scale_b=b.inverse_scales)
     assert_same_bits(layer(x).detach(), torch.from_numpy(d).bfloat16().float())
     assert layer(x).isfinite().all()
 

@@ -117,7 +117,7 @@ def test_the_table_of_calls_that_was_observed(tmp_path):
     codes = [x.view(torch.uint8).numpy() for x in (a, b.t())]
     expected = fp8lab.gemm(
         *codes, a_format="e4m3fn", b_format="e4m3fn", model="sm90.wgmma.e4m3", scale_order="b_then_fma_a",
-        split_k=fp8lab.SplitK(4, 128, "contiguous", "tree"), a_scales=scales[0].numpy(), b_scales=scales[1].numpy(),
+        split_k=fp8lab.SplitK(4, 128, "contiguous", "tree"), scale_a=scales[0].numpy(), scale_b=scales[1].numpy(),
     )
     assert_same_bits(chosen, torch.from_numpy(expected))
     kind = torch.nn.functional.ScalingType.TensorWise  # here it shows which scale is whose

@@ -106,7 +106,7 @@ def test_torchao_s_nvfp4_tensors_run_unchanged():
         codes.append(np.stack([words & 15, words >> 4], 2).reshape(len(words), -1))
         scales.append(fp8lab.Scales(q.scale.reshape(len(words), -1).view(torch.uint8).numpy(), 1, 16))
     expected = fp8lab.gemm(
-        *codes, a_format="e2m1", b_format="e2m1", model=MODEL, a_scales=scales[0], b_scales=scales[1],
+        *codes, a_format="e2m1", b_format="e2m1", model=MODEL, scale_a=scales[0], scale_b=scales[1],
         scale_format="e4m3fn",
     )
     assert_same_bits(got, torch.from_numpy(expected))

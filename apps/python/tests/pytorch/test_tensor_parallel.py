@@ -183,7 +183,7 @@ def test_scales_of_the_whole_tensor(results, case):
         d = fp8lab.gemm(
             h.codes[:, half], w.codes[:, half], model=recipe.fprop.accumulator,
             promotion_interval=recipe.fprop.promotion_interval,
-            a_scales=h.inverse_scales, b_scales=w.inverse_scales,
+            scale_a=h.inverse_scales, scale_b=w.inverse_scales,
         )
         parts.append(torch.from_numpy(d).bfloat16())
     expected = (parts[0] + parts[1] + whole[2].bias.detach()).reshape(y.shape)

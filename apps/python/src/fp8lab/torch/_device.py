@@ -73,8 +73,8 @@ def product(
     model: AccumulatorModel,
     promotion_interval: int = 0,
     scale_order: str = "product_then_fma",
-    a_scales: DeviceScales | None = None,
-    b_scales: DeviceScales | None = None,
+    scale_a: DeviceScales | None = None,
+    scale_b: DeviceScales | None = None,
 ) -> Tensor:
     """D [m, n] in float32 of codes a [m, k] and b [n, k] of any strides, on their device.
 
@@ -87,14 +87,14 @@ def product(
         return d.zero_()
     left, right = _matrix(a, formats[0]), _matrix(b, formats[1])
     room = torch.empty(_core.device_workspace(a=left, b=right), dtype=torch.uint8, device=a.device)
-    (left_scales, kept), (right_scales, kept_too) = _scales(a_scales), _scales(b_scales)
+    (left_scales, kept), (right_scales, kept_too) = _scales(scale_a), _scales(scale_b)
     device, stream = _place(a)
     _core.device_gemm(
         model=model._core(),
         a=left,
         b=right,
-        a_scales=left_scales,
-        b_scales=right_scales,
+        scale_a=left_scales,
+        scale_b=right_scales,
         promotion_interval=promotion_interval,
         scale_order=scale_order,
         d=(d.data_ptr(), d.numel()),

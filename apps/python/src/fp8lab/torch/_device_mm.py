@@ -28,9 +28,9 @@ def _with_bias(d: Tensor, bias: Tensor | None) -> Tensor:
     return d if bias is None else d + bias.detach().float()
 
 
-def _scaled(total: Tensor, a_scales: Tensor, b_scales: Tensor, order: str) -> Tensor:
+def _scaled(total: Tensor, scale_a: Tensor, scale_b: Tensor, order: str) -> Tensor:
     """Scales of a finished sum, on which +0 is added: where the roundings are, by the order."""
-    a, b = a_scales.reshape(-1, 1), b_scales.reshape(1, -1)
+    a, b = scale_a.reshape(-1, 1), scale_b.reshape(1, -1)
     if order.startswith("product"):
         scaled = total * (a * b)
     else:
@@ -82,8 +82,8 @@ def scaled_mm(
     chip: Platform,
     a: Tensor,
     b: Tensor,
-    a_scales: Tensor,
-    b_scales: Tensor,
+    scale_a: Tensor,
+    scale_b: Tensor,
     *,
     bias: Tensor | None,
     scale_result: Tensor | None,
@@ -104,15 +104,15 @@ def scaled_mm(
             model=find_model(chip.model).accumulator,
             promotion_interval=chain.promotion_interval,
             scale_order=chain.scale_order,
-            a_scales=whole(a_scales, a.shape[0]) if scaled else None,
-            b_scales=whole(b_scales, b.shape[0]) if scaled else None,
+            scale_a=whole(scale_a, a.shape[0]) if scaled else None,
+            scale_b=whole(scale_b, b.shape[0]) if scaled else None,
         )
 
     if len(chain.parts) == 1:
         d = sums(a, b, True)
     else:
         parts = [sums(_columns(a, ranges), _columns(b, ranges), False) for ranges in chain.parts]
-        d = _scaled(_reduced(parts, chain.scheme), a_scales, b_scales, chain.scale_order)
+        d = _scaled(_reduced(parts, chain.scheme), scale_a, scale_b, chain.scale_order)
     return _words(_with_bias(d, bias), out_format, scale_result)
 
 
@@ -129,8 +129,8 @@ def scaled_mm_tiles(
     chip: Platform,
     a: Tensor,
     b: Tensor,
-    a_scales: DeviceScales,
-    b_scales: DeviceScales,
+    scale_a: DeviceScales,
+    scale_b: DeviceScales,
     *,
     bias: Tensor | None,
     formats: str,
@@ -149,8 +149,8 @@ def scaled_mm_tiles(
         formats=(a_format, b_format),
         model=find_model(chip.model).accumulator,
         promotion_interval=128,
-        scale_order=order_of_tiles(a_scales.row_block, b_scales.row_block),
-        a_scales=a_scales,
-        b_scales=b_scales,
+        scale_order=order_of_tiles(scale_a.row_block, scale_b.row_block),
+        scale_a=scale_a,
+        scale_b=scale_b,
     )
     return _words(_with_bias(d, bias), out_format)

@@ -97,8 +97,8 @@ class DeviceEngine:
             model=settings.accumulator,
             promotion_interval=settings.promotion_interval,
             scale_order=settings.scale_order,
-            a_scales=self._scales(*a),
-            b_scales=self._scales(*b),
+            scale_a=self._scales(*a),
+            scale_b=self._scales(*b),
         )
 
     def _scales(self, recipe: Recipe, codes: tuple[Tensor, Tensor]) -> _device.DeviceScales:

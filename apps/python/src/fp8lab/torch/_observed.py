@@ -47,7 +47,7 @@ def as_observed(
     """The sum as a call in a table was observed on a chip."""
     return product(
         a, b, a_format=formats[0], b_format=formats[1], model=how.accumulator,
-        promotion_interval=how.promotion_interval, a_scales=scales["a_scales"], b_scales=scales["b_scales"],
+        promotion_interval=how.promotion_interval, scale_a=scales["scale_a"], scale_b=scales["scale_b"],
         scale_order=how.scale_order, split_k=how.split,
     )
 

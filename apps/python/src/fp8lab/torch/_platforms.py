@@ -13,9 +13,9 @@ from torch import Tensor
 from fp8lab import _core
 from fp8lab._arrays import words_of
 from fp8lab._casts import encode
-from fp8lab._kernels import find_call
+from fp8lab._kernels import calls
 from fp8lab._options import ProductOptions
-from fp8lab._products import make_problem
+from fp8lab._products import make_product
 from fp8lab._registry import AccumulatorModel
 from fp8lab.torch._ops import TORCH_FP8
 from fp8lab.torch._plan import array_of, threads
@@ -56,7 +56,7 @@ class Platform:
 
 def _platform(name: str, profile: str = "", **blocks: Any) -> Platform:
     """A row of the library's table of calls, `cublaslt.NAME.fast` and `.slow`."""
-    fast, slow = (find_call(f"cublaslt.{name}.{kind}") for kind in ("fast", "slow"))
+    fast, slow = (calls()[f"cublaslt.{name}.{kind}"] for kind in ("fast", "slow"))
     # torch's word for the serial order names the cut as well.
     schemes = tuple(cut if cut == "contiguous" else order for cut, order in fast.splits)
     return Platform(
@@ -87,10 +87,8 @@ def find_platform(name: str) -> Platform:
 def product(
     a: NDArray[Any], b: NDArray[Any], *, model: AccumulatorModel, **how: Unpack[ProductOptions]
 ) -> Floats:
-    """`make_problem` computed: float32 [m, n]."""
-    problem = make_problem(a, b, model, how)
-    d = np.empty((problem.m, problem.n), np.float32)
-    _core.gemm(problem.core, d, threads(), "cpu")
+    """`make_product` computed: float32 [m, n]."""
+    d: Floats = _core.gemm(make_product(a, b, model, how), threads(), "cpu")
     return d
 
 

@@ -143,8 +143,8 @@ def scaled_mm_op(
     if m * n == 0:
         return fake_words(input, mat2, formats)
     a, b = array_of(input), array_of(mat2).T
-    a_scales, b_scales = array_of(a_values), array_of(b_values)
-    scales = {"a_scales": a_scales, "b_scales": b_scales, "scale_order": order}
+    scale_a, scale_b = array_of(a_values), array_of(b_values)
+    scales = {"scale_a": scale_a, "scale_b": scale_b, "scale_order": order}
     if how is not None:
         d = as_observed(how, a, b, read, scales)
     elif splits == 1:

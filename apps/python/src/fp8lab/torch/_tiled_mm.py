@@ -71,8 +71,8 @@ def scaled_mm_tiles(
         b_format=b_format,
         model=find_model(scaled if block_scaled else chip.model).accumulator,
         promotion_interval=0 if block_scaled else 128,
-        a_scales=Scales(array_of(scale_a.contiguous()), blocks[0], blocks[1], of_tensor),
-        b_scales=Scales(array_of(scale_b.contiguous()), blocks[2], blocks[3]),
+        scale_a=Scales(array_of(scale_a.contiguous()), blocks[0], blocks[1], of_tensor),
+        scale_b=Scales(array_of(scale_b.contiguous()), blocks[2], blocks[3]),
         scale_order=_device_mm.order_of_tiles(blocks[0], blocks[2]),
     )
     add_bias(d, bias)
