@@ -19,8 +19,11 @@ struct Scales {
   std::vector<float> a, b;
 
   void apply(GemmProblem& p, bool along_k, std::uint64_t seed, Of of = Of::both) {
-    const std::int64_t k_block = along_k ? 32 : 0;
-    const std::int64_t columns = along_k ? (p.a.k + 31) / 32 : 1;
+    // Partial sums are scaled between steps, unless the instruction scales its terms itself.
+    const bool by_steps = !traits_of(p.model).takes_scales;
+    const std::int64_t side = by_steps ? std::max(32, p.model.terms) : 32;
+    const std::int64_t k_block = along_k ? side : 0;
+    const std::int64_t columns = along_k ? (p.a.k + side - 1) / side : 1;
     a = random_c(Start::normal, p.a.rows * columns, RandomStream(seed, "scales of a"));
     b = random_c(Start::wide, p.b.rows * columns, RandomStream(seed, "scales of b"));
     if (along_k && traits_of(p.model).takes_scales) {  // the instruction itself reads UE8M0
