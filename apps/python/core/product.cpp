@@ -26,34 +26,32 @@ std::optional<std::array<std::int64_t, 2>> strides_of(const ProductTensor::Array
 }
 
 ProductTensor make_tensor(const ProductTensor::Array& words, std::string_view type) {
-  const ElementType element = find_element_type(type);
+  const ElementType element = type == "tf32" ? ElementType::f32 : find_element_type(type);
   require(words.itemsize() == element_bytes(element), "array",
           fmt::format("words of {} bytes for {}", element_bytes(element), type), words.itemsize());
   TensorView view{
       element, {}, {static_cast<const std::byte*>(words.data()), words.nbytes()}, false};
   for (std::size_t i = 0; i < words.ndim(); ++i)
     view.shape.push_back(static_cast<std::int64_t>(words.shape(i)));
-  return {words, std::move(view), strides_of(words)};
+  return {words, std::move(view), std::string(type), strides_of(words)};
 }
 
 /// An operand and the arrays that it points into.
 struct ArrayOperand {
-  std::vector<ProductTensor> arrays;
+  ProductTensor codes;
+  Given scales;
   ProductOperand operand;
 };
 
 ArrayOperand make_operand(const ProductTensor& codes, const Given& scales,
                           std::optional<std::int64_t> tile_rows, std::optional<std::int64_t> tile_k,
                           std::string_view layout, std::vector<float> tensor_scales) {
-  ArrayOperand made{{codes}, {}};
+  ArrayOperand made{codes, scales, {}};
   ProductOperand& operand = made.operand;
   operand.codes = codes.view;
   operand.strides = codes.strides;
   operand.layout = find_scale_layout(layout);
-  if (scales) {
-    made.arrays.push_back(*scales);
-    operand.scales = scales->view;
-  }
+  if (scales) operand.scales = scales->view;
   if (tile_rows && tile_k) {
     require(*tile_rows >= 0 && *tile_k >= 0, "scales", "blocks of 0 (all) or more",
             fmt::format("{}, {}", *tile_rows, *tile_k));
@@ -68,13 +66,13 @@ ArrayOperand make_operand(const ProductTensor& codes, const Given& scales,
 
 ProductInputs make_inputs(const ArrayOperand& a, const ArrayOperand& b, const Given& c,
                           const Given& bias, const Given& row_scales, const Given& column_scales,
-                          std::string recipe, int threads) {
-  ProductInputs made;
+                          std::string recipe) {
+  ProductInputs made{{a.codes, b.codes}, {}};
   GemmOperands& operands = made.operands;
-  for (const ArrayOperand* one : {&a, &b})
-    made.arrays.insert(made.arrays.end(), one->arrays.begin(), one->arrays.end());
   operands.a = a.operand;
   operands.b = b.operand;
+  for (const ArrayOperand* one : {&a, &b})
+    if (one->scales) made.arrays.push_back(*one->scales);
   const auto keep = [&](const Given& given) -> std::optional<TensorView> {
     if (!given) return std::nullopt;
     made.arrays.push_back(*given);
@@ -85,7 +83,6 @@ ProductInputs make_inputs(const ArrayOperand& a, const ArrayOperand& b, const Gi
   operands.row_scales = keep(row_scales);
   operands.column_scales = keep(column_scales);
   operands.recipe = std::move(recipe);
-  operands.threads = threads;
   return made;
 }
 
@@ -120,31 +117,37 @@ GroupKind find_kind(std::string_view name) {
   throw Error("kind", "batched, row_ends, row_indices, row_counts or k_ends", name);
 }
 
+/// What `make` returns: a recipe casts there, and the scale of an amax needs the whole product.
+template <class Make>
+auto without_gil(const Make& make) {
+  const nb::gil_scoped_release release;
+  return make();
+}
+
 ArrayProduct make_array_product(const ProductInputs& inputs, const GemmSpec& spec) {
-  Product product;
-  {
-    const nb::gil_scoped_release release;  // a recipe casts, and an amax needs the product
-    product = make_product(inputs.operands, spec);
-  }
-  return {inputs, std::move(product)};
+  return {inputs, without_gil([&] { return make_product(inputs.operands, spec); })};
 }
 
 ArrayProduct make_unknown(const ProductInputs& inputs, const GemmSpec& spec) {
-  return {inputs, make_product_of_unknown_model(inputs.operands, spec.output, spec.epilogue)};
+  return {inputs, without_gil([&] {
+            return make_product_of_unknown_model(inputs.operands, spec.output, spec.epilogue);
+          })};
 }
 
 ArrayGroups make_groups(const ProductInputs& inputs, const GemmSpec& spec, std::string_view kind,
                         std::vector<std::int64_t> values, std::int64_t alignment) {
   const Groups groups{find_kind(kind), std::move(values), alignment};
-  return {inputs, make_grouped_product(inputs.operands, spec, groups)};
+  return {inputs, without_gil([&] { return make_grouped_product(inputs.operands, spec, groups); })};
 }
 
 ArrayGroups make_unknown_groups(const ProductInputs& inputs, const GemmSpec& spec,
                                 std::string_view kind, std::vector<std::int64_t> values,
                                 std::int64_t alignment) {
   const Groups groups{find_kind(kind), std::move(values), alignment};
-  return {inputs, make_grouped_product_of_unknown_model(inputs.operands, spec.output, groups,
-                                                        spec.epilogue)};
+  return {inputs, without_gil([&] {
+            return make_grouped_product_of_unknown_model(inputs.operands, spec.output, groups,
+                                                         spec.epilogue);
+          })};
 }
 
 void bind_spec(nb::module_& m) {
@@ -180,10 +183,9 @@ void bind_product(nb::module_& m) {
            "tile_rows"_a.none(), "tile_k"_a.none(), "layout"_a, "tensor_scales"_a);
   nb::class_<ProductInputs>(m, "Inputs")
       .def(nb::new_(&make_inputs), nb::kw_only(), "a"_a, "b"_a, "c"_a.none(), "bias"_a.none(),
-           "row_scales"_a.none(), "column_scales"_a.none(), "recipe"_a, "threads"_a)
-      .def_prop_ro("types", [](const ProductInputs& inputs) {
-        const GemmOperands& o = inputs.operands;
-        return nb::make_tuple(to_string(o.a.codes.type), to_string(o.b.codes.type));
+           "row_scales"_a.none(), "column_scales"_a.none(), "recipe"_a)
+      .def_prop_ro("formats", [](const ProductInputs& inputs) {
+        return nb::make_tuple(inputs.arrays[0].format, inputs.arrays[1].format);
       });
   bind_spec(m);
   nb::class_<ArrayProduct>(m, "Product")

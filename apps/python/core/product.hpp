@@ -3,6 +3,7 @@
 
 #include <array>
 #include <optional>
+#include <string>
 #include <string_view>
 #include <vector>
 
@@ -21,13 +22,14 @@ struct ProductTensor {
 
   Array words;
   TensorView view;
+  std::string format;  ///< its elements' name; tf32, which is not a type, for float32 arrays of it
   /// Of a matrix that is neither, which only codes of an operand may be.
   std::optional<std::array<std::int64_t, 2>> strides{};
 };
 
 /// The operands of a product, and the arrays that they point into.
 struct ProductInputs {
-  std::vector<ProductTensor> arrays;
+  std::vector<ProductTensor> arrays;  ///< A and B first
   GemmOperands operands;
 };
 

@@ -194,6 +194,17 @@ def test_what_a_call_decides_is_not_given_again_with_groups(rng):
                 function(call="cublaslt.h100.slow", **other)
 
 
+def test_fp32_is_searched_only_as_tf32(rng):
+    a, b = rng.standard_normal((2, 8, 64), np.float32), rng.standard_normal((2, 8, 64), np.float32)
+    for function, x, y, d, more in (
+        (fp8lab.identify, a[0], b[0], np.zeros((8, 8), np.float32), ()),
+        (fp8lab.identify_groups, a, b, np.zeros((2, 8, 8), np.float32), (Groups("batched"),)),
+    ):
+        for a_format, b_format, role in (("f32", "tf32", "a"), ("tf32", "float32", "b")):
+            with pytest.raises(ValueError, match=f"^{role}_format: expected a tensor-core input format, as tf32, got f32$"):
+                function(d, (x, y), *more, a_format=a_format, b_format=b_format)
+
+
 @pytest.mark.parametrize(
     ("change", "message"),
     [

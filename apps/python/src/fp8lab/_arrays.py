@@ -215,15 +215,10 @@ def codes_of(
     return words_of(array), name
 
 
-def tensor(words: NDArray[Any], name: str) -> _core.Tensor:
-    """Words of a format as the library's tensor, read in place. Only codes of a product without groups
-    may have gaps between them (`dense`)."""
-    return _core.Tensor(words, "f32" if name == "tf32" else name)
-
-
-def dense(words: NDArray[Any]) -> NDArray[Any]:
-    """The same words by rows: a copy if they are not."""
-    return np.ascontiguousarray(words).reshape(words.shape)  # which has no dimensions as well
+def dense_tensor(words: NDArray[Any], name: str) -> _core.Tensor:
+    """Words of a format as the library's tensor: by rows, a copy if they are not."""
+    # NumPy would give an array of no dimensions one.
+    return _core.Tensor(np.ascontiguousarray(words).reshape(words.shape), name)
 
 
 def as_float32(argument: str, x: Any) -> NDArray[np.float32]:

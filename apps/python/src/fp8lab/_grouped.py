@@ -10,12 +10,12 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from fp8lab import _core
-from fp8lab._arrays import bad, dense, several, tensor, text, whole
+from fp8lab._arrays import bad, dense_tensor, several, text, whole
 from fp8lab._checks import Comparison
 from fp8lab._identify import Identification, SeparatingElement, class_of, names_of
 from fp8lab._mode import in_own_mode
 from fp8lab._options import OperandOptions, ProductOptions, require_known, with_arguments_of
-from fp8lab._products import complete, gemm, make_inputs, make_spec
+from fp8lab._products import complete, gemm, make_inputs, make_spec, require_searchable
 from fp8lab._registry import InstructionModel
 from fp8lab._verify import Cause, VerifyReport, output_of
 from fp8lab._warnings import warn
@@ -127,8 +127,8 @@ def gemm_groups(
     """D of a batched or grouped product: float32 [g, m, n], or [m, n] for groups of rows.
 
     Each group's product equals the result of `gemm` on that group; the other arguments are as for
-    `gemm`. Rows that are in no group are +0. Scales: one
-    value; one per group, [g] or [g, 1, 1]; or [g, ...] with the grid of one group. For an A [m, k]
+    `gemm`. Rows that are in no group are +0. Scales: one value; one per group, [g] or [g, 1, 1]; or
+    [g, ...] with the grid of one group. For an A [m, k]
     with groups of rows, a grid over all rows is accepted too. For groups along k: [g, rows, 1], or
     a grid over all terms in which no group ends inside a tile. Usual tiles (sides of 1, 16, 32, 128
     or all) need no `Scales`; the tensor_scale of `Scales` (NVFP4) is one value for all groups, or
@@ -196,7 +196,7 @@ def verify_groups(
     words, name = output_of(got, got_format, None)
     fields = _core.verify_groups(
         groups=_product(inputs, groups, model, options, name),
-        got=tensor(dense(words), name),
+        got=dense_tensor(words, name),
         check=text("check", check),
         ungrouped=text("ungrouped", ungrouped),
         threads=whole("threads", threads),
@@ -238,13 +238,14 @@ def identify_groups(
     words, name = output_of(got, got_format, None)
     (a, b), known = several("inputs", "a, b", inputs), complete(options)
     operands = make_inputs(a, b, known, in_groups=True)
+    require_searchable(operands)
     product = _core.GroupedProduct.of_unknown_model(
         operands, make_spec(None, operands, known, name), **_in_groups(groups)
     )
     warn(_core.warning_of_groups(product))
     fields = _core.identify_groups(
         groups=product,
-        got=tensor(dense(words), name),
+        got=dense_tensor(words, name),
         threads=whole("threads", threads),
         models=names_of(models),
     )

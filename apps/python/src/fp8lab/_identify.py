@@ -10,11 +10,11 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from fp8lab import _core
-from fp8lab._arrays import as_matrix, bad, codes_of, dense, format_name, several, tensor, whole
+from fp8lab._arrays import as_matrix, bad, codes_of, dense_tensor, several, whole
 from fp8lab._kernels import Epilogue, SplitK
 from fp8lab._mode import in_own_mode
 from fp8lab._options import OperandOptions
-from fp8lab._products import complete, make_inputs, make_spec
+from fp8lab._products import complete, make_inputs, make_spec, require_searchable
 from fp8lab._recipes import QuantizedTensor, Scales
 from fp8lab._registry import InstructionModel
 from fp8lab._scales import scale_array, scale_values
@@ -155,18 +155,14 @@ def identify(
         epilogue=epilogue,
         recipe=recipe,
     ))
-    for role, x, stated in (("a", a, a_format), ("b", b, b_format)):
-        # TF32 has the same arrays, and is searched: what is stated tells them apart.
-        wide = getattr(getattr(x, "dtype", None), "itemsize", 0) == 4
-        if wide and stated is not None and format_name(f"{role}_format", stated) == "f32":
-            raise bad(f"{role}_format", "a tensor-core input format, as tf32", stated)
     words, name = output_of(got, got_format, 2)
     operands = make_inputs(a, b, options)
+    require_searchable(operands)
     product = _core.Product.of_unknown_model(operands, make_spec(None, operands, options, name))
     warn(_core.warning_of_product(product, None))
     fields = _core.identify(
         product=product,
-        got=tensor(dense(words), name),
+        got=dense_tensor(words, name),
         threads=whole("threads", threads),
         models=names_of(models),
     )

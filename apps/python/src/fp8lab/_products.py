@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from fp8lab import _core
-from fp8lab._arrays import as_float32, bad, codes_of, dense, tensor, text, whole
+from fp8lab._arrays import as_float32, bad, codes_of, dense_tensor, text, whole
 from fp8lab._kernels import Epilogue, SplitK, core_epilogue, core_split
 from fp8lab._mode import in_own_mode
 from fp8lab._options import OperandOptions, ProductOptions, parameters_of, require_known
@@ -39,10 +39,10 @@ def _codes(argument: str, x: Any, stated: str | None, recipe: str | None, in_gro
     """Codes, or the floats that a recipe quantizes."""
     if recipe is None:
         words, name = codes_of(argument, x, stated)
-        return tensor(dense(words) if in_groups else words, name)
+        return dense_tensor(words, name) if in_groups else _core.Tensor(words, name)
     if stated is not None:
         raise bad(f"{argument}_format", f"None, since the recipe {recipe} gives it", stated)
-    return tensor(as_float32(argument, x), "f32")
+    return _core.Tensor(as_float32(argument, x), "f32")
 
 
 def _operand(argument: str, x: Any, options: ProductOptions, in_groups: bool) -> _core.Operand:
@@ -72,7 +72,7 @@ def _operand(argument: str, x: Any, options: ProductOptions, in_groups: bool) ->
 
 
 def _floats(argument: str, x: ArrayLike | None) -> _core.Tensor | None:
-    return None if x is None else tensor(as_float32(argument, x), "f32")
+    return None if x is None else _core.Tensor(as_float32(argument, x), "f32")
 
 
 def complete(given: OperandOptions) -> ProductOptions:
@@ -99,7 +99,6 @@ def make_inputs(a: Any, b: Any, options: ProductOptions, in_groups: bool = False
         row_scales=_floats("row_scales", e.row_scales),
         column_scales=_floats("column_scales", e.column_scales),
         recipe="" if options["recipe"] is None else text("recipe", options["recipe"]),
-        threads=0,
     )
 
 
@@ -121,25 +120,29 @@ def _model_text(model: Any, inputs: _core.Inputs, options: ProductOptions) -> st
             return model.name
         return model.accumulator.definition(model.a_format, model.b_format)
     if isinstance(model, AccumulatorModel):
-        # FP32's arrays are TF32's too; a recipe gives codes of its own, which any definition takes.
-        stated = (options["a_format"], options["b_format"])
-        usual = ("tf32", "tf32") if options["recipe"] is None else ("e4m3fn", "e4m3fn")
-        known = zip(inputs.types, stated, usual, strict=True)
-        return model.definition(*(((given or other) if own == "f32" else own) for own, given, other in known))
+        # A recipe gives codes of formats of its own, which any definition takes.
+        return model.definition() if options["recipe"] is not None else model.definition(*inputs.formats)
     expected = "a name, an fp8lab.InstructionModel or an fp8lab.AccumulatorModel"
     raise bad("model", expected, type(model).__name__)
 
 
-def _require_wide_formats(model: Any, options: ProductOptions) -> None:
-    """FP32 and TF32 share their arrays, so that only what is stated tells them apart."""
-    wide = {role: options[f"{role}_format"] for role in "ab"}  # type: ignore[literal-required]
-    wide = {role: name for role, name in wide.items() if name in ("f32", "tf32")}
-    if not wide or model is None or isinstance(model, AccumulatorModel):
+def _require_wide_formats(model: Any, inputs: _core.Inputs, options: ProductOptions) -> None:
+    """FP32 and TF32 share their arrays, which the library does not tell apart."""
+    wide = [(role, name) for role, name in zip("ab", inputs.formats, strict=True) if name in ("f32", "tf32")]
+    if not wide or options["recipe"] is not None or not isinstance(model, (str, InstructionModel)):
         return
     known = find_model(model) if isinstance(model, str) else model
-    for role, name in wide.items():
-        if known.standing != "definition" and name != getattr(known, f"{role}_format"):
-            raise bad(role, f"{getattr(known, f'{role}_format')} for {known.name}", name)
+    for role, name in wide:
+        own = getattr(known, f"{role}_format")
+        if known.standing != "definition" and name != own:
+            raise bad(role, f"{own} for {known.name}", name)
+
+
+def require_searchable(inputs: _core.Inputs) -> None:
+    """FP32 operands are searched as TF32, which they must say."""
+    for role, name in zip("ab", inputs.formats, strict=True):
+        if name == "f32":
+            raise bad(f"{role}_format", "a tensor-core input format, as tf32", name)
 
 
 def make_spec(model: Any, inputs: _core.Inputs, options: ProductOptions, output: str) -> _core.GemmSpec:
@@ -147,7 +150,7 @@ def make_spec(model: Any, inputs: _core.Inputs, options: ProductOptions, output:
     call, c_enters = options["call"], options["c_enters"]
     if call == "":
         raise bad("call", "the name of a library call", "''")
-    _require_wide_formats(model, options)
+    _require_wide_formats(model, inputs, options)
     return _core.GemmSpec(
         model=_model_text(model, inputs, options),
         call="" if call is None else text("call", call),

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fp8lab import _core
-from fp8lab._arrays import DTYPES, as_array, as_float32, bad, dense, format_name, tensor, words_of
+from fp8lab._arrays import DTYPES, as_array, as_float32, bad, dense_tensor, format_name, words_of
 
 _CODED = ("e8m0fnu", "e4m3fn")
 _PACKED_WORDS = (np.dtype(np.int32), np.dtype(np.uint32))
@@ -62,4 +62,4 @@ def scale_tensor(argument: str, x: Any, layout: str, stated: str | None) -> _cor
     if name == "f32":
         _require_numbers(argument, array)
         array = as_float32(argument, array)
-    return tensor(dense(words_of(array)), name)
+    return dense_tensor(words_of(array), name)

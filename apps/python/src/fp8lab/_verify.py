@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from fp8lab import _core
-from fp8lab._arrays import as_array, bad, codes_of, dense, format_name, several, tensor, text, whole
+from fp8lab._arrays import as_array, bad, codes_of, dense_tensor, format_name, several, text, whole
 from fp8lab._checks import Comparison
 from fp8lab._mode import in_own_mode
 from fp8lab._options import ProductOptions, with_arguments_of
@@ -111,7 +111,7 @@ def verify(
     words, name = output_of(got, got_format, 2)
     fields = _core.verify(
         product=make_product(a, b, model, options, name),
-        got=tensor(dense(words), name),
+        got=dense_tensor(words, name),
         check=text("check", check),
         fault_matrix=bool(fault_matrix),
         threads=whole("threads", threads),
