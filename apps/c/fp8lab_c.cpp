@@ -162,7 +162,11 @@ fp8lab_status fp8lab_decode(const char* format_name, const void* codes, size_t c
 
 fp8lab_product* fp8lab_product_new(void) {
   fp8lab_product* made = nullptr;
-  guarded([&] { made = new fp8lab_product; });
+  guarded([&] {
+    auto product = std::make_unique<fp8lab_product>();
+    product->spec.model = "sm90.wgmma.e4m3";
+    made = product.release();
+  });
   return made;
 }
 

@@ -120,7 +120,10 @@ def test_calls(at):
     split = ["--call", "cublaslt.rtx4060.slow", "--out-dtype", "f32", "--split-k", 4, "--split-cut", "modulo"]
     expect(0, "verify", d, *check_inputs, *split, "--split-order", "pairwise")
     expect(1, "verify", d, *check_inputs, *split, stdout=["split_order_pairwise"])
-    expect(2, "gemm", *inputs, "--call", "deepgemm.h100", "--split-k", 2, stderr=["K whole"])
+    tiles = ["--scale-a", at / "scale_a.npy", "--scale-b", at / "scale_b.npy"]
+    save(at / "scale_a.npy", np.ones((16, 16), np.float32))
+    save(at / "scale_b.npy", np.ones((1, 16), np.float32))
+    expect(2, "gemm", *inputs, *tiles, "--call", "deepgemm.h100", "--split-k", 2, stderr=["K whole"])
     expect(2, "gemm", *inputs, "--call", "deepgemm.h100",
            stderr=["--scale-a: expected scales of 1x128 and 128x128, as deepgemm.h100 has, got none"])
     listed = json.loads(expect(0, "list", "calls", "--json").stdout)["calls"]

@@ -66,7 +66,7 @@ def test_calls(at):
     refused(f"{at / 'none.csv'}:fast", "none.csv", "--out-dtype", "f32")
     rows = at.save("rows.npy", np.ones(16, np.float32))
     refused(f"{table}:fast,output=f32", "one scale, as the calls of the table had, got 16", "--scale-a", rows)
-    refused(f"{table}:fast,output=f32", "a table has no groups", "--row-ends", "8,16")
+    refused(f"{table}:fast,output=f32", "a table of calls has no groups", "--row-ends", "8,16")
 
     text = table.read_text()
     table.write_text(text.replace("fast,512,1,0,2", "fast,512,1,0,4"))
