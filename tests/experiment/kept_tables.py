@@ -1,5 +1,6 @@
-"""Tables of the experiments' quick forms, kept in tables/EXPERIMENT/TABLE.csv and compared cell by cell, and what
-the experiments say of them (words.txt) and draw of them (plots.txt, a line a series or a cell of a heat map).
+"""Tables of the experiments' quick forms, kept in tables/EXPERIMENT.txt and compared cell by cell, and what the
+experiments say of them (words.txt) and draw of them (plots.txt, a line a series or a cell of a heat map). Each
+begins with a line of three equals signs and its name.
 
 Text, integers and truth values must agree exactly; reals to a relative 1e-9, because the C library's
 functions differ in the last place between processors. What holds whatever the figures are is checked
@@ -26,6 +27,7 @@ from pathlib import Path
 KEPT = Path(__file__).parent / "tables"
 WORDS = "words.txt"
 PLOTS = "plots.txt"
+MARK = "=== "
 # Plots are wanted as specifications alone: no Python that could draw them.
 UNDRAWN = {"FP8LAB_PYTHON": "/nowhere/python3"}
 TOLERANCE = 1e-9
@@ -40,6 +42,18 @@ CONSTANT = [
     ("dynamic-range", "formats", {"format": "e4m3fn"}, "max_finite", 448.0),
     ("dynamic-range", "formats", {"format": "e5m2"}, "max_finite", 57344.0),
 ]
+
+
+def read_kept(root, experiment):
+    """Texts by name: tables, words and plots; none of an experiment that has no file."""
+    path = root / f"{experiment}.txt"
+    parts = re.split(f"^{MARK}", path.read_text(), flags=re.MULTILINE)[1:] if path.exists() else []
+    return dict(part.split("\n", 1) for part in parts)
+
+
+def write_kept(root, experiment, texts):
+    root.mkdir(parents=True, exist_ok=True)
+    (root / f"{experiment}.txt").write_text("".join(f"{MARK}{name}\n{text}" for name, text in sorted(texts.items())))
 
 
 def rows_of(text):
@@ -190,15 +204,16 @@ def other_words(name, kept, got):
 def compare(experiment, folder, root=KEPT):
     """What is wrong with tables and words of `experiment` in `folder`, at most `MOST_SHOWN` lines; `root` holds what they
     should be."""
-    kept = {path.name: path.read_text() for path in (root / experiment).glob("*.csv")}
+    kept = read_kept(root, experiment)
+    words, plots = kept.pop(WORDS, None), kept.pop(PLOTS, None)
     got = {path.name: path.read_text() for path in Path(folder).glob("*.csv")}
     found = [f"{experiment}/{name} is {'kept' if name in kept else 'written'} only"
              for name in sorted(kept.keys() ^ got.keys())]
     for name in sorted(kept.keys() & got.keys()):
         found += differences(f"{experiment}/{name}", kept[name], got[name])
-    if (root / experiment).is_dir():
-        found += other_words(experiment, (root / experiment / WORDS).read_text().splitlines(), words_of(folder))
-        found += differences(f"{experiment}/{PLOTS}", (root / experiment / PLOTS).read_text(), plots_of(folder))
+    if words is not None:
+        found += other_words(experiment, words.splitlines(), words_of(folder))
+        found += differences(f"{experiment}/{PLOTS}", plots, plots_of(folder))
     for name, text in sorted(got.items()):
         found += broken_invariants(experiment, name.removesuffix(".csv"), text)
     if len(found) > MOST_SHOWN:
@@ -208,7 +223,8 @@ def compare(experiment, folder, root=KEPT):
 
 def planted_are_seen():
     """Faults planted in a kept table that nobody sees: none, or the comparison is worth nothing."""
-    text = (KEPT / "format-asymmetry" / "tensors.csv").read_text()
+    kept = read_kept(KEPT, "format-asymmetry")
+    text = kept["tensors.csv"]
     head, *rows = rows_of(text)
     missed = []
     for column in range(len(head)):
@@ -229,7 +245,7 @@ def planted_are_seen():
         missed.append("rows that changed places were not seen")
     if not differences("planted", text, text_of([head, *rows[:-1]])):
         missed.append("a lost row was not seen")
-    words = (KEPT / "format-asymmetry" / WORDS).read_text().splitlines()
+    words = kept[WORDS].splitlines()
     figure = next(i for i, line in enumerate(words) if line.startswith("finding: ") and "0.0378 %" in line)
     if not other_words("planted", words, [*words[:figure], words[figure].replace("0.0378 %", "0.0379 %"), *words[figure + 1:]]):
         missed.append("another figure in a finding was not seen")
@@ -246,14 +262,8 @@ def text_of(rows):
 
 def keep(folder, root):
     """Writes what `compare` reads."""
-    kept = root / folder.name
-    kept.mkdir(parents=True, exist_ok=True)
-    for old in kept.glob("*.csv"):
-        old.unlink()
-    for table in folder.glob("*.csv"):
-        (kept / table.name).write_bytes(table.read_bytes())
-    (kept / PLOTS).write_text(plots_of(folder))
-    (kept / WORDS).write_text("\n".join(words_of(folder)) + "\n")
+    texts = {table.name: table.read_text() for table in folder.glob("*.csv")}
+    write_kept(root, folder.name, {**texts, PLOTS: plots_of(folder), WORDS: "\n".join(words_of(folder)) + "\n"})
 
 
 def run_quick(tool, experiment, folder):

@@ -2,16 +2,19 @@
 
 usage: claim_verdicts.py
 
-The criteria are written here from their texts, not from the library's code. tables/claims is what a run of
+The criteria are written here from their texts, not from the library's code. tables/claims.txt is what a run of
 `fp8lab run claims` gives (experiments_reproducible holds it to that).
 """
 
 import csv
+import io
 import sys
 from pathlib import Path
 
 TESTS = Path(__file__).resolve().parents[1]
-TABLES = TESTS / "experiment/tables/claims"
+sys.path.insert(0, str(TESTS / "experiment"))
+import kept_tables  # noqa: E402
+
 ROWS = TESTS.parent / "experiments/claims/recorded_rows.inc"
 RECORDING = TESTS / "golden/silicon/h200_wgmma_e4m3.txt"
 HOLDS, CORRECTED, NOT, CANNOT = "holds", "holds with a correction", "does not hold", "cannot tell"
@@ -362,13 +365,11 @@ def foreign_rows():
 
 
 def main():
-    with open(TABLES / "values.csv", newline="") as file:
-        rows = list(csv.DictReader(file))
+    kept = kept_tables.read_kept(kept_tables.KEPT, "claims")
     values = {}
-    for row in rows:
+    for row in csv.DictReader(io.StringIO(kept["values.csv"])):
         values.setdefault(row["id"], {})[row["name"]] = float(row["value"])
-    with open(TABLES / "claims.csv", newline="") as file:
-        claims = {row["id"]: row["verdict"] for row in csv.DictReader(file)}
+    claims = {row["id"]: row["verdict"] for row in csv.DictReader(io.StringIO(kept["claims.csv"]))}
     wrong = judged(values, claims)
     missed = [claim for claim in claims
               if not judged(values, {**claims, claim: NOT if claims[claim] != NOT else HOLDS})]

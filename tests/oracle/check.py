@@ -6,7 +6,7 @@ Replays the golden rows of tests/golden/units and N fresh cases of every unit (1
 printed), in one step, in several and in a short one. A unit that `fp8lab list` does not have is skipped by name.
 Before that it makes sure that the golden rows, and those of chips, are what the oracle gives, and that every
 mutant fails one of the golden ones.
---remake also draws the golden files anew and compares their bytes.
+--remake also draws the golden vectors anew and compares their bytes.
 """
 
 import argparse
@@ -22,7 +22,7 @@ from pathlib import Path
 from cases import Case
 from exact import FORMATS
 from mutants import mutants
-from rows import draw_cases, file_name, golden_terms, golden_text, result, row, same, shared, vector_text
+from rows import draw_cases, golden_terms, golden_text, read_golden, result, row, same, shared, vector_text
 from table import UNITS, model_of
 from units import FlushedGroups, Fp4Dot
 
@@ -34,9 +34,9 @@ def parse_words(name, text):
     return [int(text[i:i + digits], 16) for i in range(0, len(text), digits)]
 
 
-def read_rows(path, entry):
+def read_rows(text, entry):
     """Cases and their d."""
-    for line in path.read_text().splitlines():
+    for line in text.splitlines():
         if line.startswith("#"):
             continue
         a, b, *scales, c, d = line.split()
@@ -44,17 +44,17 @@ def read_rows(path, entry):
         yield Case("golden", parse_words(entry.a, a), parse_words(entry.b, b), int(c, 16), sa, sb), int(d, 16)
 
 
-def check_golden(names):
-    """The file is the oracle's, and tells every mutant."""
-    entry, path = UNITS[names[0]], GOLDEN / file_name(names[0])
-    found = list(read_rows(path, entry))
-    assert len(found) >= 40, f"{path}: {len(found)} rows"
+def check_golden(name, text):
+    """The vectors are the oracle's, and tell every mutant."""
+    entry = UNITS[name]
+    found = list(read_rows(text, entry))
+    assert len(found) >= 40, f"{name}: {len(found)} rows"
     for case, d in found:
         got = result(entry.unit, entry, case)
-        assert same(entry, got, d), f"{path}: {row(entry, case, d)}: the oracle gives {got:08x}"
+        assert same(entry, got, d), f"{name}: {row(entry, case, d)}: the oracle gives {got:08x}"
     for what, mutant in mutants(entry).items():
         told = any(not same(entry, result(mutant, entry, case), d) for case, d in found)
-        assert told, f"{path}: no row tells '{what}'"
+        assert told, f"{name}: no row tells '{what}'"
     return len(found)
 
 
@@ -65,7 +65,7 @@ def check_chips():
         lines = [line[2:] for line in path.read_text().splitlines() if line.startswith("# ")]
         header = dict(line.split(": ", 1) for line in lines if ": " in line)
         entry = UNITS[header["model"]]
-        for case, d in read_rows(path, entry):
+        for case, d in read_rows(path.read_text(), entry):
             got = result(entry.unit, entry, case)
             assert same(entry, got, d), f"{path}: {row(entry, case, d)}: the oracle gives {got:08x}"
             checked += 1
@@ -114,36 +114,37 @@ def fresh_files(names, folder, count, seed):
         rng = random.Random(f"{seed} {names[0]} {i}")
         cases = draw_cases(entry, terms, (count + 2) // 3, rng)
         rows = [row(entry, case, result(entry.unit, entry, case)) for case in cases]
-        path = Path(folder) / f"{terms}-{i}-{file_name(names[0])}"
+        path = Path(folder) / f"{names[0]} fresh {i}.txt"
         path.write_text(vector_text(model_of(names[0]), entry, terms, rows))
         yield path
 
 
-def check_all_golden(groups, remake):
+def check_all_golden(groups, golden, remake):
     begin = time.time()
-    expected = {file_name(names[0]) for names in groups}
-    assert {path.name for path in GOLDEN.glob("*.txt")} == expected, "golden files and units differ: run rows.py"
-    rows = sum(check_golden(names) for names in groups)
-    print(f"{len(groups)} golden files, {rows} rows: the oracle's; every mutant fails ({time.time() - begin:.0f} s)")
+    assert golden.keys() == {names[0] for names in groups}, "golden vectors and units differ: run rows.py"
+    rows = sum(check_golden(name, text) for name, text in golden.items())
+    print(f"{len(golden)} golden units, {rows} rows: the oracle's; every mutant fails ({time.time() - begin:.0f} s)")
     if remake:
-        changed = [names[0] for names in groups if golden_text(names) != (GOLDEN / file_name(names[0])).read_text()]
+        changed = [names[0] for names in groups if golden_text(names) != golden[names[0]]]
         assert not changed, f"drawn anew, {changed} have other bytes"
 
 
-def replay_all(tool, groups, count, seed):
-    """Replays golden and fresh files through every registered unit; what failed."""
+def replay_all(tool, groups, golden, count, seed):
+    """Replays golden and fresh vectors through every registered unit; what failed."""
     begin, known = time.time(), registered(tool)
     names_of_units = {model_of(name) for names in groups for name in names}
     failed, rows = [], 0
     with tempfile.TemporaryDirectory() as folder:
         for names in groups:
             models = [model for model in dict.fromkeys(map(model_of, names)) if model in known]
-            files = [GOLDEN / file_name(names[0]), *fresh_files(names, folder, count, seed)] if models else []
+            kept = Path(folder) / f"{names[0]} golden.txt"
+            kept.write_text(golden[names[0]])
+            files = [kept, *fresh_files(names, folder, count, seed)] if models else []
             for path, model in itertools.product(files, models):
                 mismatches, cases = replay(tool, path, model)
                 rows += cases
                 if mismatches:
-                    failed.append(f"{model}: {path.name}: {mismatches} of {cases}")
+                    failed.append(f"{model}: {path.stem}: {mismatches} of {cases}")
     print(f"{rows} rows replayed through {len(names_of_units & known)} models ({time.time() - begin:.0f} s)")
     if skipped := names_of_units - known:
         print(f"not registered, skipped: {' '.join(sorted(skipped))}")
@@ -160,8 +161,9 @@ def main():
     print(f"--seed {options.seed}")
     check_by_hand()
     check_chips()
-    check_all_golden(shared(), options.remake)
-    failed = replay_all(options.tool, shared(), options.cases, options.seed)
+    golden = read_golden(GOLDEN)
+    check_all_golden(shared(), golden, options.remake)
+    failed = replay_all(options.tool, shared(), golden, options.cases, options.seed)
     assert not failed, "mismatches:\n" + "\n".join(failed)
 
 

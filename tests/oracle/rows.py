@@ -2,8 +2,9 @@
 
 Usage: rows.py FOLDER    writes every golden file, the same bytes each time
 
-Of many drawn cases of a unit, those are kept that tell its mutants from it, then some of every kind. Entries of the
-table with equal units, formats and scales share a file; its header line `also` names the others.
+A file holds vectors of all units of one chip, one after the other. Of many drawn cases of a unit, those are kept that
+tell its mutants from it, then some of every kind. Entries of the table with equal units, formats and scales share
+vectors; the header line `also` names the others.
 """
 
 import functools
@@ -20,6 +21,7 @@ from mutants import mutants
 from table import UNITS, model_of
 
 ROWS, FOR_EACH_MUTANT = 54, 2
+UNIT = "# unit: "
 POOLS = 4000, 40000  # the second where the first has no case for some mutant
 
 
@@ -76,8 +78,19 @@ def shared():
     return list(groups.values())
 
 
-def file_name(name):
-    return name.replace(" ", ".") + ".txt"
+def chip_of(name):
+    return name.partition(".")[0]
+
+
+def file_text(vectors):
+    """Vectors of one chip by unit."""
+    return "".join(f"{UNIT}{name}\n{text}" for name, text in vectors.items())
+
+
+def read_golden(folder):
+    """Vectors of all units by name."""
+    texts = "".join(path.read_text() for path in sorted(folder.glob("*.txt")))
+    return dict(part.split("\n", 1) for part in texts.split(UNIT)[1:])
 
 
 def choose(name):
@@ -120,9 +133,11 @@ def golden_text(names):
 def main():
     folder = Path(sys.argv[1])
     folder.mkdir(parents=True, exist_ok=True)
+    names = [first for first, *_ in shared()]
     with multiprocessing.Pool() as pool:
-        for names, text in zip(shared(), pool.imap(golden_text, shared())):
-            (folder / file_name(names[0])).write_text(text)
+        vectors = dict(zip(names, pool.imap(golden_text, shared())))
+    for chip in dict.fromkeys(map(chip_of, names)):
+        (folder / f"{chip}.txt").write_text(file_text({name: vectors[name] for name in names if chip_of(name) == chip}))
 
 
 if __name__ == "__main__":
