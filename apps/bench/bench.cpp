@@ -7,6 +7,7 @@
 
 #include "apps/bench/bench_results.hpp"
 #include "apps/bench/ceilings.hpp"
+#include "apps/bench/compare.hpp"
 #include "apps/cli/command.hpp"
 #include "apps/cli/option_text.hpp"
 #include "apps/cli/say.hpp"
@@ -72,6 +73,45 @@ int run(const std::vector<Benchmark>& chosen, const BenchOptions& options,
   return verified ? kPass : kMismatch;
 }
 
+struct CompareOptions {
+  std::vector<std::string> files;
+  double limit = 0.03;
+  bool json = false;
+};
+
+int compare(const CompareOptions& options) {
+  std::vector<BenchReport> reports;
+  for (const std::string& file : options.files)
+    reports.push_back({file, parse_json<nlohmann::json>(read_file(file), file)});
+  const nlohmann::json compared = compare_benchmarks(reports, options.limit);
+  if (options.json)
+    fmt::print("{}\n", json_text(compared, 2));
+  else
+    fmt::print("{}", comparison_text(compared));
+  if (options.files.size() / 2 < kFewestPairs) return kNoPower;
+  return compared["slower"] == 0 ? kPass : kMismatch;
+}
+
+void add_compare(Command& bench, Action& action) {
+  auto options = std::make_shared<CompareOptions>();
+  Command* command = bench.add_subcommand(
+      "compare",
+      "Which rows of two builds differ beyond noise. Exit code 1: one is slower; 3: too few pairs "
+      "to tell");
+  command
+      ->add_option("reports", options->files,
+                   "what `bench NAME --json` printed, of the build before and of the one after in "
+                   "turn: BEFORE AFTER BEFORE AFTER ...")
+      ->required();
+  command
+      ->add_option("--limit", options->limit,
+                   "a row is slower if it loses more than this part of its speed")
+      ->check(between(0.0, 1.0))
+      ->capture_default_str();
+  command->add_flag("--json", options->json, "machine-readable output");
+  command->callback([options, &action] { action = [options] { return compare(*options); }; });
+}
+
 void add_common_options(Command& command, BenchOptions& options) {
   command.add_flag("--json", options.json, "machine-readable output");
   command.add_option("--threads", options.threads, "threads to use")
@@ -116,6 +156,7 @@ void add_bench(Command& app, Action& action) {
       return run(benchmarks(), *options, text);
     };
   });
+  add_compare(*command, action);
 }
 
 }  // namespace fp8lab::cli

@@ -415,8 +415,76 @@ def test_text():
           == [f"decode {f}, inverse scale" for f in ("e4m3fn", "e5m2", "e4m3fnuz", "e5m2fnuz", "e2m1")], tables["decode"])
 
 
+# The 95 % interval of a median by order statistics: values that may be dropped at each end, of so many.
+DROPPED = {6: 0, 8: 0, 9: 1, 11: 1, 12: 2, 15: 3, 20: 5}
+
+
+def planted_pairs(place, quotients):
+    """Files of reports before and after whose rows' speeds have these quotients, a list a row; other speeds in each pair."""
+    said = json.loads(expect(0, "bench", "gemm", "--model", "exact", "--shape", "8x8x8", "--shape", "8x16x8", "--shape", "16x8x8",
+                             "--repetitions", 1, "--no-scaling", "--json").stdout)
+    files = []
+    for i in range(len(quotients[0])):
+        for after in (False, True):
+            for row, of in zip(said["gemm"]["rows"], quotients):
+                row["ratio_to_fma"] = (0.25 + i / 64) * (of[i] if after else 1)
+                row["method"] = "another" if after else "one"
+            files.append(pathlib.Path(place, f"{i}-{after}.json"))
+            files[-1].write_text(json.dumps(said))
+    return files
+
+
+def compared(code, files, *arguments):
+    result = json.loads(expect(code, "bench", "compare", *files, *arguments, "--json").stdout)
+    return result, {row["row"]: row for row in result["rows"]}
+
+
+def test_compare():
+    rng = np.random.default_rng(3)
+    names = [f"exact {shape} normal" for shape in ("8x8x8", "8x16x8", "16x8x8")]
+    with tempfile.TemporaryDirectory() as place:
+        for pairs, dropped in DROPPED.items():
+            quotients = [list(map(float, rng.permutation(0.9 + 0.005 * rng.random(pairs)))),
+                         list(map(float, 1.02 + 0.01 * rng.random(pairs))), list(map(float, 0.9 + 0.2 * rng.random(pairs)))]
+            quotients[2][:dropped + 1], quotients[2][-dropped - 1:] = [0.95] * (dropped + 1), [1.05] * (dropped + 1)
+            files = planted_pairs(place, quotients)
+            result, rows = compared(1, files)
+            check("rows", sorted(rows) == sorted(names) and result["slower"] == 1 and result["pairs"] == pairs, result)
+            for name, of, verdict in zip(names, quotients, ("slower", "faster", "same")):
+                row, of = rows[name], sorted(of)
+                check(f"{pairs} pairs of {name}: {verdict}", row["verdict"] == verdict, row)
+                near("quotient", row["quotient"], float(np.median(of)), row)
+                near("low", row["low"], of[dropped], row)
+                near("high", row["high"], of[-dropped - 1], row)
+            chance = 3 * sum(math.comb(pairs, i) for i in range(dropped + 1)) / 2 ** pairs
+            near("by chance", result["by_chance"], chance, result)
+            compared(0, files, "--limit", 0.11)
+            expect(1, "bench", "compare", *files, stdout=[f"3 rows, {pairs} pairs: 1 slower by more than 3 %, 1 faster, 1 the same"])
+        files = planted_pairs(place, [[0.5] * 5] * 3)
+        result, rows = compared(3, files)
+        check("five pairs tell nothing", {row["verdict"] for row in rows.values()} == {"unknown"}, rows)
+        expect(3, "bench", "compare", *files, stdout=["3 rows, 5 pairs: from 6 pairs on"])
+        refused_reports(files)
+
+
+def refused_reports(files):
+    one, other = files[:2]
+    report = json.loads(other.read_text())
+    expect(2, "bench", "compare", one, stderr=["reports: expected pairs of a file before and a file after, got 1 file"])
+    for change, told in (({"ceilings": {**report["ceilings"], "threads": 2}}, "ceilings.threads: expected 1, as in"),
+                         ({"gemm": {**report["gemm"], "clock": "cpu"}}, "gemm.clock: expected wall, as in"),
+                         ({"gemm": {**report["gemm"], "verified": False}}, "expected right bits of gemm, got wrong ones"),
+                         ({"gemm": {**report["gemm"], "rows": []}}, "expected what `fp8lab bench ... --json` prints")):
+        other.write_text(json.dumps({**report, **change}))
+        expect(2, "bench", "compare", one, other, stderr=[f"{other}: ", told])
+    report["gemm"]["rows"].pop()
+    other.write_text(json.dumps(report))
+    said = json.loads(expect(3, "bench", "compare", one, other, "--json").stdout)["one_side"]
+    check("a row of one side", said == [{"benchmark": "gemm", "row": "exact 16x8x8 normal", "file": str(one)}], said)
+
+
 TESTS = {"results": test_results, "text": test_text, "gemm": test_gemm, "even": test_even, "quantize": test_quantize, "train": test_train, "cast": test_cast,
-         "conformance": test_conformance}
+         "conformance": test_conformance, "compare": test_compare}
 for chosen in sys.argv[2:] or TESTS:
     TESTS[chosen]()
 finish("bench")
