@@ -21,9 +21,13 @@ import json
 import os
 import sys
 import time
+from pathlib import Path
 
 # Before OpenMP starts: one thread of each package.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
+# mmasim compiles a file when it is imported: where that goes, and the ninja that compiles it.
+os.environ.setdefault("TORCH_EXTENSIONS_DIR", str(Path(sys.prefix) / "torch-extensions"))
+os.environ["PATH"] = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
 try:
     import fp8lab
     import numpy as np
@@ -188,7 +192,7 @@ def main():
         if not options.json:
             r = rows[-1]
             bits = ("every bit" if not r["differing_outputs"] else f"{r['differing_outputs']} outputs differ")
-            print(f"{r['peer']:<7} {r['version']:<8} {r['product']:<20} {bits:<22} {r['gmacs']:8.2f} {r['peer_gmacs']:10.5f} GMAC/s "
+            print(f"{r['peer']:<7} {r['version']:<8} {r['product']:<28} {bits:<22} {r['gmacs']:8.2f} {r['peer_gmacs']:10.5f} GMAC/s "
                   f"{r['quotient']:9.1f} [{r['least']:.1f}, {r['largest']:.1f}]", flush=True)
     if options.json:
         print(json.dumps(rows, indent=1))

@@ -12,6 +12,7 @@ import tempfile
 from pathlib import Path
 
 try:
+    import ml_dtypes
     import numpy as np
 except ImportError as error:
     print(f"SKIPPED: {error} (./dev setup)")
@@ -207,6 +208,45 @@ def test_published(folder):
         check(f"{one.what}: check reads it too", not spoiled, found.stdout)
 
 
+def test_mistral(folder):
+    """A BF16 model in Mistral's own files, quantized and back: the head and the embedding stay, and every weight is code times scale."""
+    rng = np.random.default_rng(7)
+    matrix = {f"layers.0.{name}.weight": rng.normal(0, 0.02, shape).astype(ml_dtypes.bfloat16) for name, shape in
+              (("attention.wq", (64, 32)), ("feed_forward.w2", (32, 96)))}
+    rest = {name: rng.normal(0, 1, (48, 32)).astype(ml_dtypes.bfloat16) for name in ("tok_embeddings.weight", "output.weight")}
+    shutil.rmtree(folder / "in")
+    (folder / "in").mkdir()
+    write_safetensors(folder / "in/consolidated.safetensors", {n: tensor("BF16", x.view(np.uint16)) for n, x in (matrix | rest).items()})
+    (folder / "in/params.json").write_text(json.dumps({"dim": 32, "n_layers": 1}))
+    quantize = ["quantize", folder / "in", "--rule", "linear", "-o", folder / "q"]
+    refused("another layout", run(*quantize, "--recipe", "vllm-per-tensor", "--layout", "autofp8"), "--layout", "params.json (mistral)", "got autofp8")
+    inputs = {name.removesuffix(".weight"): tensor("BF16", rng.normal(0, 1, (8, x.shape[1])).astype(ml_dtypes.bfloat16).view(np.uint16))
+              for name, x in matrix.items()}
+    write_safetensors(folder / "inputs.safetensors", inputs)
+    for recipe, scheme, more in (("vllm-per-tensor", "NO_SCALES", []), ("modelopt-bf16", "TENSOR", ["--calibration", folder / "inputs.safetensors"])):
+        shutil.rmtree(folder / "q", ignore_errors=True)
+        done = run(*quantize, "--recipe", recipe, "--layout", "mistral", *more)
+        check(f"{recipe}: exit 0", done.returncode == 0, done.stderr)
+        params = json.loads((folder / "q/params.json").read_text())
+        check(f"{recipe}: what it says", params == {"dim": 32, "n_layers": 1, "quantization": {"qformat_weight": "fp8_e4m3", "qscheme_act": scheme}}, params)
+        stored, _ = read_safetensors(folder / "q/consolidated.safetensors")
+        sides = [side for name in matrix for side in ("qscale_weight", "qscale_act")[:1 + (scheme == "TENSOR")]
+                 for side in [name.replace("weight", side)]]
+        check(f"{recipe}: names", sorted(stored) == sorted([*matrix, *rest, *sides]), sorted(stored))
+        shutil.rmtree(folder / "back", ignore_errors=True)
+        check(f"{recipe}: back", run("dequantize", folder / "q", "-o", folder / "back", "--dtype", "f32").returncode == 0)
+        back, _ = read_safetensors(folder / "back/consolidated.safetensors")
+        for name, x in matrix.items():
+            scale = np.frombuffer(stored[name.replace("weight", "qscale_weight")][2], np.float32)
+            codes = np.frombuffer(stored[name][2], ml_dtypes.float8_e4m3fn).astype(np.float32)
+            check(f"{recipe}: the scale of {name}", stored[name.replace("weight", "qscale_weight")][:2] == ("F32", []), stored.keys())
+            check(f"{recipe}: {name}", back[name] == tensor("F32", (codes * scale).reshape(x.shape)), back[name][:2])
+            error = np.abs(codes * scale - x.astype(np.float32).ravel()).max()
+            check(f"{recipe}: {name} is near", error < 0.04 * np.abs(x.astype(np.float32)).max(), error)
+        clean = run("check", folder / "q")
+        check(f"{recipe}: check", clean.returncode == 0, clean.stdout)
+
+
 def main():
     with tempfile.TemporaryDirectory() as place:
         folder = Path(place)
@@ -214,6 +254,7 @@ def main():
         test_layouts(folder)
         test_refusals(folder)
         test_warnings(folder)
+        test_mistral(folder)
     finish()
 
 

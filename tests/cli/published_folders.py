@@ -28,6 +28,7 @@ class Folder:
     more: dict = field(default_factory=dict)
     refused: tuple = ()
     lists: dict = None  # the index, where it does not say where tensors are
+    described: str = "config.json"
 
 
 def fp8(*shape):
@@ -93,7 +94,7 @@ def write(folder, one):
     if len(one.shards) > 1 or one.lists is not None:
         places = one.lists or {name: file for file, tensors in one.shards.items() for name in tensors}
         (folder / "model.safetensors.index.json").write_text(json.dumps({"metadata": {}, "weight_map": places}))
-    (folder / "config.json").write_text(json.dumps({"model_type": "x", "dtype": "float32"} | one.config))
+    (folder / one.described).write_text(json.dumps({"model_type": "x", "dtype": "float32"} | one.config))
     for name, content in one.more.items():
         (folder / name).write_text(json.dumps(content))
 
@@ -406,7 +407,21 @@ def other_names():
     tensors = {"layers.0.attention.wq.weight": tensor("F8_E4M3", codes), "layers.0.attention.wq.qscale_weight": f32(np.float32(0.004)),
                "layers.0.attention.wq.qscale_act": f32(np.float32(0.1))}
     fp8_method = {"quantization_config": {"quant_method": "fp8", "activation_scheme": "static"}}
-    yield Folder("Mistral's names", {ONE_FILE: tensors}, fp8_method, {"layers.0.attention.wq.weight": decoded * np.float32(0.004)})
+    values = {"layers.0.attention.wq.weight": decoded * np.float32(0.004)}
+    yield Folder("Mistral's names", {ONE_FILE: tensors}, fp8_method, values)
+    file = "consolidated.safetensors"
+    for scheme in ({"qscheme_act": "TENSOR"}, {}):
+        yield Folder("Mistral's own files", {file: tensors}, {"n_layers": 1, "quantization": {"qformat_weight": "fp8_e4m3"} | scheme}, values,
+                     described="params.json")
+    no_inputs = {name: value for name, value in tensors.items() if not name.endswith("qscale_act")}
+    yield Folder("Mistral's own files, inputs scaled at run time", {file: no_inputs},
+                 {"quantization": {"qformat_weight": "fp8_e4m3", "qscheme_act": "NO_SCALES"}}, values, described="params.json")
+    yield Folder("another method in Mistral's own files", {file: no_inputs}, {"quantization": fp8_method["quantization_config"] | {"activation_scheme": "dynamic"}},
+                 values, described="params.json")
+    yield Folder("another format of Mistral's", {file: tensors}, {"quantization": {"qformat_weight": "int4"}},
+                 refused=("params.json", "quantization: qformat_weight: expected fp8_e4m3, got 'int4'"), described="params.json")
+    yield Folder("another scheme of Mistral's", {file: tensors}, {"quantization": {"qformat_weight": "fp8_e4m3", "qscheme_act": "BLOCK"}},
+                 refused=("params.json", "qscheme_act: expected TENSOR or NO_SCALES, got BLOCK"), described="params.json")
     weight = {"m.weight": tensor("F8_E4M3", codes), "m.weight_scale": f32(floats(64, 1))}
     channel = {"group_0": {"targets": ["Linear"], "weights": FP8_CHANNEL}}
     rotation = {"config_groups": {"R1": {"type": "hadamard", "apply": [{"targets": ["Linear"], "location": "weight_output"}]}}}

@@ -132,20 +132,19 @@ TEST_CASE("what is wrong with stored weights and their samples, word for word", 
         "tensor 'a.weight_scale_inv': expected f32, bf16, f16 or e8m0fnu scales, got u8");
   CHECK(said("deepseek", "deepgemm", {{"a.weight", weight}}) ==
         "tensor 'a.weight': expected the scales of these codes (a.weight_scale, "
-        "a.weight_scale_inv, a.scale, a.qscale_weight, a.scale_weight), got none");
+        "a.weight_scale_inv, a.scale, a.scale_weight, a.qscale_weight), got none");
   CHECK(said("deepseek", "deepgemm",
              {{"a.weight", weight}, {"b.weight", weight}, {"c.weight", weight}}) ==
         "tensor 'a.weight': expected the scales of these codes (a.weight_scale, "
-        "a.weight_scale_inv, a.scale, a.qscale_weight, a.scale_weight), got none (and 2 more such "
+        "a.weight_scale_inv, a.scale, a.scale_weight, a.qscale_weight), got none (and 2 more such "
         "tensors)");
   CHECK(said("deepseek", "deepgemm", {{"a.weight_scale_inv", floats({1})}}) ==
         "tensor 'a.weight_scale_inv': expected FP8 or packed codes a.weight, got none");
   CHECK(said("deepseek", "deepgemm", {{"a.bias", floats({2})}}) ==
         "~/in: expected FP8 or packed codes with scales (NAME.weight_packed with "
         "NAME.weight_scale, NAME.weight with NAME.weight_scale, NAME.weight with "
-        "NAME.weight_scale_inv, NAME.weight with NAME.scale, NAME.weight with NAME.qscale_weight, "
-        "NAME.weight with NAME.scale_weight, NAME._weight_qdata with "
-        "NAME._weight_scale, NAME_packed with NAME_scale, NAME_blocks with NAME_scales), got "
+        "NAME.weight_scale_inv, NAME.weight with NAME.scale, NAME.weight with NAME.scale_weight, "
+        "NAME._weight_qdata with NAME._weight_scale, NAME.weight with NAME.qscale_weight, NAME_packed with NAME_scale, NAME_blocks with NAME_scales), got "
         "none");
   CHECK(said("deepseek", "deepgemm",
              {{"a.weight", weight},

@@ -28,7 +28,7 @@ constexpr std::int64_t kEnoughLayers = 3;
 constexpr std::int64_t kRare = 4;
 
 ConfigJson model_config(const ModelDirectory& source) {
-  const auto path = source.folder() / "config.json";
+  const auto path = source.config();
   std::error_code error;
   if (!std::filesystem::exists(path, error)) return {};
   return parse_json<ConfigJson>(read_file(path), path.string());

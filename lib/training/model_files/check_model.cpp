@@ -27,12 +27,12 @@ bool holds_codes(const ModelDirectory& source) {
 /// holds codes.
 StoredQuantization quantization_to_check(const ModelDirectory& source,
                                          std::vector<Finding>& findings) {
-  const std::string where = (source.folder() / "config.json").string();
+  const std::string where = source.config().string();
   try {
     return read_stored_quantization(source);
   } catch (const Error& error) {
     if (!holds_codes(source)) throw;
-    findings.push_back({"config", "config.json", error.what()});
+    findings.push_back({"config", source.config().filename().string(), error.what()});
   }
   return {.where = where};
 }

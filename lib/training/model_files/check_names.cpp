@@ -166,7 +166,7 @@ void check_layers(const ModelDirectory& source, std::vector<Finding>& findings) 
       const Numbered part = split_number("." + tensor.name, ".layers.");
       if (part.number >= 0) lists[part.before.substr(1)].insert(part.number);
     }
-  const std::int64_t layers = number_in_config(source, {"num_hidden_layers"});
+  const std::int64_t layers = number_in_config(source, {"num_hidden_layers", "n_layers"});
   for (const auto& [before, numbers] : lists) {
     // The language part: other parts have lists of their own lengths.
     const bool main = before == "model.layers." || before == "layers." || lists.size() == 1;

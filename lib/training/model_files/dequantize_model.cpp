@@ -17,8 +17,6 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr const char* kConfig = "config.json";
-
 /// Refuses a layout that is not one of the family of the folder.
 void require_layout(const std::string& asked, const StoredQuantization& stored) {
   if (asked.empty()) return;
@@ -26,7 +24,7 @@ void require_layout(const std::string& asked, const StoredQuantization& stored) 
   const std::span<const Layout> own = stored.family->layouts();
   const std::string_view expected = own.empty() ? stored.method : own.front().name;
   require(layout.family == stored.family, "layout",
-          fmt::format("{}, which config.json says", expected), layout.name);
+          fmt::format("{}, as {} says", expected, stored.where), layout.name);
 }
 
 /// What describes quantized tensors is not the model's metadata.
@@ -101,17 +99,18 @@ ModelRewrite plan(const ModelDirectory& source, const StoredModel& stored, Eleme
 DequantizedModel dequantize_model(const ModelDirectory& source,
                                   const DequantizeModelOptions& options, const fs::path& target,
                                   const std::function<void(const RewriteProgress&)>& progress) {
-  const std::string where = (source.folder() / kConfig).string();
+  const std::string name = source.config().filename().string();
+  const std::string where = source.config().string();
   const std::string config = read_file(where);
   const StoredModel stored = read_stored_model(source, read_stored_quantization(source));
   require_layout(options.layout, stored.stored);
   const std::optional<ElementType> type = options.type ? options.type : model_type(config, where);
-  require(type.has_value(), argument("dtype"), "bf16, f16 or f32, since config.json names none",
-          "nothing");
+  require(type.has_value(), argument("dtype"),
+          fmt::format("bf16, f16 or f32, since {} names none", name), "nothing");
   require_whole(source, stored);
   DequantizedModel model;
   ModelRewrite rewrite = plan(source, stored, *type, model);
-  rewrite.texts[kConfig] = without_quantization(config, where);
+  rewrite.texts[name] = without_quantization(config, where);
   rewrite.dropped = own_files();
   rewrite.settings = {{"command", "dequantize"},
                       {"method", stored.stored.method},

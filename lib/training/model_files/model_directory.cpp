@@ -109,6 +109,13 @@ ModelDirectory::ModelDirectory(const fs::path& path, std::vector<std::string>& f
   require(!shards_.empty(), path.string(), "at least one file of weights that can be read", "none");
 }
 
+fs::path ModelDirectory::config() const {
+  std::error_code error;
+  const fs::path own = folder_ / "params.json";
+  const fs::path usual = folder_ / "config.json";
+  return fs::exists(own, error) && !fs::exists(usual, error) ? own : usual;
+}
+
 void ModelDirectory::read(const fs::path& path) {
   std::error_code error;
   const bool is_folder = path.extension() != kWeightsEnding && fs::is_directory(path, error);

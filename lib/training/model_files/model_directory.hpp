@@ -53,6 +53,9 @@ class ModelDirectory {
 
   [[nodiscard]] const std::filesystem::path& folder() const { return folder_; }
   [[nodiscard]] const std::vector<WeightShard>& shards() const { return shards_; }
+  /// The file that describes the model, whether or not it exists: config.json, or params.json in a
+  /// folder of Mistral's own files, which has no config.json.
+  [[nodiscard]] std::filesystem::path config() const;
   /// The name of the index file; empty if there is none.
   [[nodiscard]] const std::string& index_file() const { return index_file_; }
   /// The index's "metadata" as JSON text; empty if there is none.

@@ -9,6 +9,7 @@
 #include "fp8lab/core/error.hpp"
 #include "training/model_files/exact_json.hpp"
 #include "training/model_files/language_config.hpp"
+#include "training/model_files/layouts/config_reading.hpp"
 #include "training/model_files/layouts/family.hpp"
 
 namespace fp8lab {
@@ -35,6 +36,7 @@ const Json* find_setting(const Json& config, const char* key) {
 /// Whether a config.json, or an object in it, describes quantized weights.
 bool is_described(const Json& value) {
   if (!value.is_object()) return false;
+  if (describes_mistral(value)) return true;
   if (value.contains(kKey) && !value[kKey].is_null()) return true;
   return std::any_of(value.begin(), value.end(), is_described);
 }
@@ -43,6 +45,7 @@ void erase_descriptions(Json& value) {
   if (!value.is_object()) return;
   value.erase(kKey);
   value.erase("compression_config");
+  if (describes_mistral(value)) value.erase("quantization");
   for (auto& [key, member] : value.items()) erase_descriptions(member);
 }
 
@@ -72,7 +75,7 @@ std::string with_quantization(const std::string& text, const std::string& where,
                               const std::vector<std::string>& kept) {
   require_quantizable(text, where);
   Json config = parse_object(text, where);
-  config[kKey] = layout.family->describe(layout, schemes, kept);
+  config[std::string(layout.family->config_key())] = layout.family->describe(layout, schemes, kept);
   config.update(layout.family->beside(layout, schemes));
   return exact_json(config, kIndent) + "\n";
 }

@@ -29,8 +29,6 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr const char* kConfig = "config.json";
-
 /// How some modules are cast.
 struct ModuleCast {
   const Preset& preset;
@@ -296,6 +294,15 @@ std::string scales_text(const Run& run) {
   return text;
 }
 
+/// The layouts of models that a file describes, for messages.
+std::string layouts_of(const std::string& config_file) {
+  std::vector<std::string_view> names;
+  for (const Layout& layout : layouts())
+    if (layout.family->config_file() == config_file) names.push_back(layout.name);
+  return fmt::format("a layout of models that are described by {} ({})", config_file,
+                     fmt::join(names, ", "));
+}
+
 }  // namespace
 
 QuantizedModel quantize_model(const ModelDirectory& source, const QuantizeModelOptions& options,
@@ -304,7 +311,9 @@ QuantizedModel quantize_model(const ModelDirectory& source, const QuantizeModelO
   const Layout& layout = find_layout(options.layout);
   Run run{layout, ModuleChoice(options.rule, options.ignore, options.only),
           make_casts(layout, options)};
-  const fs::path config_path = source.folder() / kConfig;
+  const fs::path config_path = source.config();
+  require(config_path.filename() == layout.family->config_file(), argument("layout"),
+          layouts_of(config_path.filename().string()), layout.name);
   const std::string config = read_file(config_path);
   require_quantizable(config, config_path.string());
   run.choice.require_matches(source.shards());
@@ -325,7 +334,7 @@ QuantizedModel quantize_model(const ModelDirectory& source, const QuantizeModelO
   calibrate_all(options.calibration, run, model);
   share_amaxes(source, model, run);
   ModelRewrite rewrite = plan(source, run, model);
-  rewrite.texts[kConfig] = written;
+  rewrite.texts[config_path.filename().string()] = written;
   rewrite.dropped = own_files();
   if (!layout.family->own_file().empty())
     rewrite.texts[std::string(layout.family->own_file())] = own_config(layout, schemes, kept);

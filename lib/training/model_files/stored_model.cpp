@@ -399,7 +399,7 @@ std::string quantized_tensor(const ModelDirectory& source) {
 }
 
 StoredQuantization read_configs(const ModelDirectory& source) {
-  const std::string where = (source.folder() / "config.json").string();
+  const std::string where = source.config().string();
   if (auto stored = read_quantization(read_file(where), where)) return *stored;
   for (const LayoutFamily* family : layout_families()) {
     if (family->own_file().empty()) continue;

@@ -24,14 +24,17 @@ constexpr int kDeepest = 4;  ///< of nested configurations
 std::string method_names() {
   std::vector<std::string_view> names;
   for (const LayoutFamily* family : layout_families())
-    for (const QuantMethod& method : family->methods()) names.push_back(method.name);
+    if (family->config_key() == kKeys[0])
+      for (const QuantMethod& method : family->methods()) names.push_back(method.name);
   return fmt::format("{} or {}", fmt::join(names.begin(), names.end() - 1, ", "), names.back());
 }
 
-/// ModelOpt's older configurations name no method.
+/// ModelOpt's older configurations and Mistral's name no method.
 std::string method_of(const Json& config) {
   const std::string method = text_of(config, "quant_method");
-  return method.empty() && has_value(config, "quant_algo") ? "modelopt" : method;
+  if (!method.empty()) return method;
+  if (has_value(config, "qformat_weight")) return "mistral";
+  return has_value(config, "quant_algo") ? "modelopt" : "";
 }
 
 StoredQuantization read_method(const Json& config, const std::string& where) {
@@ -57,6 +60,7 @@ void find_configs(const Json& value, const std::string& path, int depth, std::ve
   for (const char* key : kKeys)
     if (has_value(value, key) && value[key] != Json::object())
       out.push_back({path + key, &value[key]});
+  if (describes_mistral(value)) out.push_back({path + "quantization", &value["quantization"]});
   if (depth == kDeepest) return;
   for (const auto& [key, member] : value.items())
     if (member.is_object() && key != kKeys[0] && key != kKeys[1])

@@ -34,6 +34,12 @@ std::int64_t unsigned_of(const Json& value, const char* key) {
   return value[key].get<std::int64_t>();
 }
 
+bool describes_mistral(const Json& value) {
+  if (!has_value(value, "quantization")) return false;
+  const Json& said = value["quantization"];
+  return has_value(said, "qformat_weight") || has_value(said, "quant_method");
+}
+
 bool has_value(const Json& value, const char* key) {
   return value.is_object() && value.contains(key) && !value[key].is_null();
 }

@@ -23,6 +23,10 @@ std::int64_t unsigned_of(const nlohmann::ordered_json& value, const char* key);
 /// Whether a value is an object with a member that is not null.
 bool has_value(const nlohmann::ordered_json& value, const char* key);
 
+/// Whether a value has the member of Mistral's params.json that describes quantized weights: in its
+/// own words, or in those of another `quant_method`.
+bool describes_mistral(const nlohmann::ordered_json& value);
+
 /// Reads a list of two sizes, or "128x128", into the blocks of a form; null changes nothing.
 /// Throws `Error` for anything else.
 void read_block(const nlohmann::ordered_json& said, const std::string& where, WeightForm& form);

@@ -18,6 +18,7 @@ const LayoutFamily& fp8_family();
 const LayoutFamily& torchao_family();
 const LayoutFamily& gpt_oss_family();
 const LayoutFamily& quark_family();
+const LayoutFamily& mistral_family();
 
 namespace {
 
@@ -56,7 +57,8 @@ std::span<const LayoutFamily* const> layout_families() {
                                                           &fp8_family(),
                                                           &torchao_family(),
                                                           &gpt_oss_family(),
-                                                          &quark_family()};
+                                                          &quark_family(),
+                                                          &mistral_family()};
   return kFamilies;
 }
 

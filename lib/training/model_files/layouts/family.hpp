@@ -51,10 +51,13 @@ class LayoutFamily {
   [[nodiscard]] virtual std::span<const StoredNames> names() const { return {}; }
   /// Reads what stands outside of the quantization's own object, in the whole of config.json.
   virtual void read_beside(const nlohmann::ordered_json& config, StoredQuantization& stored) const;
+  /// The file that describes a model, and the member of it that describes its quantized weights.
+  [[nodiscard]] virtual std::string_view config_file() const { return "config.json"; }
+  [[nodiscard]] virtual std::string_view config_key() const { return "quantization_config"; }
   /// The name of a second file that repeats the configuration; empty where there is none.
   [[nodiscard]] virtual std::string_view own_file() const { return {}; }
 
-  /// `quantization_config` of a model. `kept`: the modules that stay as they are.
+  /// The value of `config_key` for a model. `kept`: the modules that stay as they are.
   [[nodiscard]] virtual nlohmann::ordered_json describe(const Layout& layout,
                                                         const ModelSchemes& schemes,
                                                         const std::vector<std::string>& kept) const;

@@ -82,12 +82,10 @@ constexpr std::array<Layout, 6> kFp8Layouts{
       .groups = kMxfp8Groups,
       .source = "MiniMax-M3, config.json and tensors"}}};
 
-/// Those of Mistral (`qscale_weight`) and ComfyUI (`scale_weight`) too, whose folders have no
-/// configuration of their own.
-constexpr std::array<StoredNames, 6> kFp8Names{{
+/// Those of ComfyUI (`scale_weight`) too, whose files have no configuration of their own.
+constexpr std::array<StoredNames, 5> kFp8Names{{
     {".weight", ".weight_scale_inv", "", ".weight"},
     {".weight", ".scale", "", ".weight"},
-    {".weight", ".qscale_weight", "", ".weight"},
     {".weight", ".scale_weight", "", ".weight"},
     {"", "_scale_inv", "", "", false, true},
     {"", "_weight_scale_inv", "", "", false, true},
