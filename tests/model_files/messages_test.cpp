@@ -144,7 +144,8 @@ TEST_CASE("what is wrong with stored weights and their samples, word for word", 
         "~/in: expected FP8 or packed codes with scales (NAME.weight_packed with "
         "NAME.weight_scale, NAME.weight with NAME.weight_scale, NAME.weight with "
         "NAME.weight_scale_inv, NAME.weight with NAME.scale, NAME.weight with NAME.scale_weight, "
-        "NAME._weight_qdata with NAME._weight_scale, NAME.weight with NAME.qscale_weight, NAME_packed with NAME_scale, NAME_blocks with NAME_scales), got "
+        "NAME._weight_qdata with NAME._weight_scale, NAME.weight with NAME.qscale_weight, "
+        "NAME_packed with NAME_scale, NAME_blocks with NAME_scales), got "
         "none");
   CHECK(said("deepseek", "deepgemm",
              {{"a.weight", weight},
