@@ -161,6 +161,27 @@ def test_refusals(folder):
         check(f"{what}: nothing was begun", not (folder / "out").exists())
 
 
+def test_alone(folder):
+    """A file of weights that no configuration describes: as a folder, and by its name."""
+    codes, decoded = fp8(32, 64)
+    shutil.rmtree(folder / "in")
+    (folder / "in").mkdir()
+    file = folder / "in/flux.safetensors"
+    write_safetensors(file, {"m.weight": tensor("F8_E4M3", codes), "m.weight_scale": f32(np.float32(2 ** -15))})
+    for source in (folder / "in", file):
+        shutil.rmtree(folder / "out", ignore_errors=True)
+        command = ["dequantize", source, "-o", folder / "out"]
+        refused("no type", run(*command), "--dtype: expected bf16, f16 or f32, since no configuration names one")
+        refused("a layout", run(*command, "--dtype", "f32", "--layout", "hf-fp8"), "--layout: expected none", "got hf-fp8")
+        check("nothing was begun", not (folder / "out").exists())
+        check("exit 0", run(*command, "--dtype", "f32").returncode == 0)
+        check("what is written", [path.name for path in (folder / "out").iterdir()] == [file.name])
+        got, _ = read_safetensors(folder / "out" / file.name)
+        check("code times scale", got == {"m.weight": f32(decoded * np.float32(2 ** -15))}, got.keys())
+        clean = run("check", source)
+        check("check finds nothing", clean.returncode == 0, clean.stdout)
+
+
 def test_warnings(folder):
     codes, _ = fp8(64, 64)
     config = {"quantization_config": {"quant_method": "fp8", "activation_scheme": "static", "kv_cache_scheme": "static"}}
@@ -186,7 +207,7 @@ def test_published(folder):
     for one in folders():
         write(folder / "in", one)
         shutil.rmtree(folder / "out", ignore_errors=True)
-        result = run("dequantize", folder / "in", "-o", folder / "out")
+        result = run("dequantize", folder / "in", "-o", folder / "out", *one.options)
         if one.refused:
             refused(one.what, result, *one.refused)
             check(f"{one.what}: nothing was begun", not (folder / "out").exists())
@@ -253,6 +274,7 @@ def main():
         test_published(folder)
         test_layouts(folder)
         test_refusals(folder)
+        test_alone(folder)
         test_warnings(folder)
         test_mistral(folder)
     finish()

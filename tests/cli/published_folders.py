@@ -28,7 +28,8 @@ class Folder:
     more: dict = field(default_factory=dict)
     refused: tuple = ()
     lists: dict = None  # the index, where it does not say where tensors are
-    described: str = "config.json"
+    described: str = "config.json"  # empty: by no file
+    options: tuple = ()  # of `dequantize`
 
 
 def fp8(*shape):
@@ -94,7 +95,8 @@ def write(folder, one):
     if len(one.shards) > 1 or one.lists is not None:
         places = one.lists or {name: file for file, tensors in one.shards.items() for name in tensors}
         (folder / "model.safetensors.index.json").write_text(json.dumps({"metadata": {}, "weight_map": places}))
-    (folder / one.described).write_text(json.dumps({"model_type": "x", "dtype": "float32"} | one.config))
+    if one.described:
+        (folder / one.described).write_text(json.dumps({"model_type": "x", "dtype": "float32"} | one.config))
     for name, content in one.more.items():
         (folder / name).write_text(json.dumps(content))
 
@@ -299,7 +301,10 @@ def comfyui():
         tensors = {"m.weight": tensor("F8_E4M3", codes), "m.scale_weight": f32(np.float32(0.004)), "m.scale_input": f32(np.float32(1)),
                    "scaled_fp8": tensor("F8_E4M3", np.zeros(count, np.uint8))}
         yield Folder(f"ComfyUI, a mark of {count} codes", {ONE_FILE: tensors}, config, values)
-    for form, refused in (("float8_e4m3fn", ()), ("nvfp4", ("m.comfy_quant", "float8_e4m3fn", "nvfp4"))):
+    yield Folder("ComfyUI, a file alone", {"flux_fp8_scaled.safetensors": tensors}, {}, values, described="", options=("--dtype", "f32"))
+    yield Folder("weights of a model whose configuration is lost", {ONE_FILE: tensors}, {}, described="", options=("--dtype", "f32"),
+                 refused=("config.json", "cannot read"))
+    for form, refused in (("float8_e4m3fn", ()), ("float8_e4m3fn ", ("m.comfy_quant", "float8_e5m2")), ("nvfp4", ("m.comfy_quant", "float8_e4m3fn", "nvfp4"))):
         text = np.frombuffer(json.dumps({"format": form}).encode(), np.uint8)
         tensors = {"m.weight": tensor("F8_E4M3", codes), "m.weight_scale": f32(np.float32(0.004)), "m.comfy_quant": tensor("U8", text)}
         yield Folder(f"ComfyUI's {form}", {ONE_FILE: tensors}, config, {} if refused else values, refused=refused)

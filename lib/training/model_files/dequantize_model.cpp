@@ -20,6 +20,8 @@ namespace fs = std::filesystem;
 /// Refuses a layout that is not one of the family of the folder.
 void require_layout(const std::string& asked, const StoredQuantization& stored) {
   if (asked.empty()) return;
+  require(stored.family != nullptr, "layout",
+          "none, since no configuration says how these weights are stored", asked);
   const Layout& layout = find_layout(asked);
   const std::span<const Layout> own = stored.family->layouts();
   const std::string_view expected = own.empty() ? stored.method : own.front().name;
@@ -31,6 +33,7 @@ void require_layout(const std::string& asked, const StoredQuantization& stored) 
 std::map<std::string, std::string> metadata_of(const WeightShard& shard,
                                                const StoredQuantization& stored) {
   std::map<std::string, std::string> metadata = shard.metadata;
+  if (stored.family == nullptr) return metadata;
   std::erase_if(metadata, [&](const auto& item) {
     return stored.family->is_own_metadata(item.first, item.second);
   });
@@ -101,16 +104,18 @@ DequantizedModel dequantize_model(const ModelDirectory& source,
                                   const std::function<void(const RewriteProgress&)>& progress) {
   const std::string name = source.config().filename().string();
   const std::string where = source.config().string();
-  const std::string config = read_file(where);
+  const std::string config = source.stands_alone() ? "{}" : read_file(where);
   const StoredModel stored = read_stored_model(source, read_stored_quantization(source));
   require_layout(options.layout, stored.stored);
   const std::optional<ElementType> type = options.type ? options.type : model_type(config, where);
   require(type.has_value(), argument("dtype"),
-          fmt::format("bf16, f16 or f32, since {} names none", name), "nothing");
+          fmt::format("bf16, f16 or f32, since {}",
+                      source.stands_alone() ? "no configuration names one" : name + " names none"),
+          "nothing");
   require_whole(source, stored);
   DequantizedModel model;
   ModelRewrite rewrite = plan(source, stored, *type, model);
-  rewrite.texts[name] = without_quantization(config, where);
+  if (!source.stands_alone()) rewrite.texts[name] = without_quantization(config, where);
   rewrite.dropped = own_files();
   rewrite.settings = {{"command", "dequantize"},
                       {"method", stored.stored.method},

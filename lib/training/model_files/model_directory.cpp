@@ -116,6 +116,12 @@ fs::path ModelDirectory::config() const {
   return fs::exists(own, error) && !fs::exists(usual, error) ? own : usual;
 }
 
+bool ModelDirectory::stands_alone() const {
+  std::error_code error;
+  return index_file_.empty() && shards_.size() == 1 && shards_.front().file != kSingleFile &&
+         !fs::exists(config(), error);
+}
+
 void ModelDirectory::read(const fs::path& path) {
   std::error_code error;
   const bool is_folder = path.extension() != kWeightsEnding && fs::is_directory(path, error);

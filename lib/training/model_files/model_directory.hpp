@@ -56,6 +56,9 @@ class ModelDirectory {
   /// The file that describes the model, whether or not it exists: config.json, or params.json in a
   /// folder of Mistral's own files, which has no config.json.
   [[nodiscard]] std::filesystem::path config() const;
+  /// Whether these are weights alone, which no file describes: one file of another name than a
+  /// model's (model.safetensors), as ComfyUI has them, without a configuration beside it.
+  [[nodiscard]] bool stands_alone() const;
   /// The name of the index file; empty if there is none.
   [[nodiscard]] const std::string& index_file() const { return index_file_; }
   /// The index's "metadata" as JSON text; empty if there is none.

@@ -5,11 +5,14 @@
 #include <algorithm>
 #include <array>
 #include <map>
+#include <nlohmann/json.hpp>
 #include <system_error>
 
 #include "fp8lab/core/error.hpp"
+#include "fp8lab/core/json_text.hpp"
 #include "fp8lab/formats/format.hpp"
 #include "fp8lab/io/files.hpp"
+#include "training/model_files/layouts/config_reading.hpp"
 
 namespace fp8lab {
 namespace {
@@ -263,8 +266,9 @@ class Sorter {
       const std::unique_ptr<SafetensorsFile> file = source_.open(shard);
       const std::span<const std::byte> bytes = file->find(spec.name).bytes;
       const std::string text(reinterpret_cast<const char*>(bytes.data()), bytes.size());
-      if (text.find("\"float8_e4m3fn\"") == std::string::npos &&
-          text.find("\"float8_e5m2\"") == std::string::npos)
+      const auto mark = parse_if_json<nlohmann::ordered_json>(text, spec.name);
+      const std::string format = mark ? text_of(*mark, "format") : "";
+      if (format != "float8_e4m3fn" && format != "float8_e5m2")
         add_fault("config", spec.name, "the format float8_e4m3fn or float8_e5m2", text);
     }
     model_.sides.push_back({{spec, shard}, SideScale::marker, {}, false});
@@ -399,6 +403,8 @@ std::string quantized_tensor(const ModelDirectory& source) {
 }
 
 StoredQuantization read_configs(const ModelDirectory& source) {
+  if (source.stands_alone())
+    return {.where = (source.folder() / source.shards().front().file).string()};
   const std::string where = source.config().string();
   if (auto stored = read_quantization(read_file(where), where)) return *stored;
   for (const LayoutFamily* family : layout_families()) {

@@ -46,7 +46,8 @@ struct StoredModel {
 };
 
 /// What config.json and hf_quant_config.json of a folder say. Throws `Error` if neither describes a
-/// quantization, naming FP8 tensors if there are any.
+/// quantization, naming FP8 tensors if there are any. Of weights that stand alone it has no family
+/// and no method: names and types say what they are.
 StoredQuantization read_stored_quantization(const ModelDirectory& source);
 
 /// Sorts all tensors. What cannot be read is a fault; nothing is thrown for it.
