@@ -155,7 +155,8 @@ Job<T>::Job(const PlannedProduct& product, const MethodOf<T>& by, const Kernels&
               : std::min(std::max<std::int64_t>(1, kTermsOfFewRows / form.terms), slab_steps)),
       scaled(fp8lab::scaled(problem)),
       scaled_in_blocks(fp8lab::scaled_in_blocks(problem)),
-      positive_zero(problem.model.zero_sign == ZeroSign::positive || intervals.start_from_zero),
+      positive_zero((problem.model.zero_sign == ZeroSign::positive && !sums.has_own_zeros) ||
+                    intervals.start_from_zero),
       unit_scales(product.unit_scales) {}
 
 template <typename T>
@@ -472,7 +473,8 @@ class TileRow {
   std::vector<RowSummary> summaries_of(const RowBlock<T>& block) const {
     std::vector<RowSummary> summaries;
     for (const CodeRange& range : block.ranges) {
-      const RowSummary codes = summarize(format(job_.problem.a.format), range);
+      const RowSummary codes =
+          summarize(format(job_.problem.a.format), range, job_.form.all_numbers);
       const auto row = std::ssize(summaries);
       summaries.push_back(block.packed ? block.packed->scales.scaled(codes, row) : codes);
     }
@@ -584,18 +586,23 @@ MethodPtr plan_for_data(const MethodRequest& request, const BlockScaleRows& scal
   MethodPtr planned = plan_method(request);
   if (!planned) return nullptr;
   const GemmProblem& p = request.problem;
-  const RowSummary a_scales = range_of_scales(scales, Side::a);
-  const RowSummary b_scales = range_of_scales(scales, Side::b);
+  const PackForm& form = planned->form();
+  const auto range = [&](Side side) {
+    return form.any_scales ? RowSummary{.largest = 0, .lowest = 0} : range_of_scales(scales, side);
+  };
+  const RowSummary a_scales = range(Side::a);
+  const RowSummary b_scales = range(Side::b);
   const auto takes = [&](const RowSummary& a, const RowSummary& b) {
     return planned->takes(scaled_by(a, a_scales), scaled_by(b, b_scales), p.a.k);
   };
   MethodPtr other = planned->for_other_data(request);
-  const bool all = takes(widest_row(*request.a), widest_row(*request.b));
+  const bool all =
+      takes(widest_row(*request.a, form.all_numbers), widest_row(*request.b, form.all_numbers));
   if (!all && !other) return planned;
   if (!all) {
     const KernelTable& kernels = *kernel_table(target);
-    const RowSummary in_a = summarize<double>(kernels, p.a, threads);
-    const RowSummary in_b = summarize<double>(kernels, p.b, threads);
+    const RowSummary in_a = summarize<double>(kernels, p.a, form.all_numbers, threads);
+    const RowSummary in_b = summarize<double>(kernels, p.b, form.all_numbers, threads);
     if (!takes(in_a, in_b)) return other;
   }
   while (MethodPtr faster = planned->for_target(request, target)) planned = std::move(faster);

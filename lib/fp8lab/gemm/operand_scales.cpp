@@ -86,6 +86,9 @@ OperandScales::OperandScales(const CodeMatrix& matrix, const BlockScaleRows* sca
   group_terms_ = form.scale_terms == 0 ? form.terms : form.scale_terms;
   groups_ = ceil_divide(matrix.k, form.terms) * (form.terms / group_terms_);
   if (!codes_->empty()) known_ = read_scales(codes_->format());
+  if (form.any_scales)
+    for (ReadScale& scale : known_)
+      scale.range = {.nan = scale.range.nan, .largest = 0, .lowest = 0};
   const auto size = static_cast<std::size_t>(groups_ * rows_);
   exponents_.resize(size);
   if (!form.scale_exponents) scales_.resize(size);

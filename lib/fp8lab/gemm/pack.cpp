@@ -50,11 +50,11 @@ CodeLayout code_layout(const Format& f) {
           .nan_code = f.specials == SpecialValues::fnuz ? f.sign_mask() : 0};
 }
 
-RowSummary summarize(const Format& f, const CodeRange& range) {
+RowSummary summarize(const Format& f, const CodeRange& range, bool all_numbers) {
   RowSummary s;
   if (range.largest == 0) return s;
-  s.infinite = f.has_infinity() && range.largest == f.infinity_code();
-  s.nan = !s.infinite && range.largest > f.max_finite_code();
+  s.infinite = !all_numbers && f.has_infinity() && range.largest == f.infinity_code();
+  s.nan = !all_numbers && !s.infinite && range.largest > f.max_finite_code();
   const auto exponent = [&](std::uint32_t magnitude) {
     return std::max(static_cast<int>(magnitude >> f.mantissa_bits), 1) - f.bias;
   };
@@ -96,7 +96,8 @@ void flush_codes(const Format& f, unsigned char* codes, std::int64_t count) {
 }
 
 template <typename T>
-RowSummary summarize(const KernelTable& kernels, const CodeMatrix& m, int threads) {
+RowSummary summarize(const KernelTable& kernels, const CodeMatrix& m, bool all_numbers,
+                     int threads) {
   const Format& f = format(m.format);
   const CodeLayout layout = code_layout(f);
   RowSummary all;
@@ -107,7 +108,8 @@ RowSummary summarize(const KernelTable& kernels, const CodeMatrix& m, int thread
 #pragma omp for
     for (std::int64_t row = 0; row < m.rows; ++row) {
       gather_codes(m, row, 0, m.k, m.k, codes.data());
-      seen.add(summarize(f, kernels.codes<T>(f.storage_bits).row_range(codes.data(), m.k, layout)));
+      const CodeRange range = kernels.codes<T>(f.storage_bits).row_range(codes.data(), m.k, layout);
+      seen.add(summarize(f, range, all_numbers));
     }
 #pragma omp critical
     all.add(seen);
@@ -126,7 +128,9 @@ PackedPanel<T>::PackedPanel(const Kernels& kernels, const PackForm& form, const 
       scales_(b, unit_scales, Side::b, form, kernels.width<T>()),
       terms_(form.terms),
       flushes_(form.flushes_subnormals),
+      all_numbers_(form.all_numbers),
       fused_(form.fused()),
+      packs_scales_(form.packs_scales()),
       has_exponents_(form.has_exponents()),
       dots_(form.along_k()),
       word_dots_(form.word_dots.used()),
@@ -169,7 +173,7 @@ void PackedPanel<T>::start(std::int64_t begin) {
 
 template <typename T>
 RowSummary PackedPanel<T>::summary(std::int64_t column) const {
-  const RowSummary codes = summarize(format(b_->format), range_of_column(column));
+  const RowSummary codes = summarize(format(b_->format), range_of_column(column), all_numbers_);
   return scales_.scaled(codes, column);
 }
 
@@ -250,7 +254,7 @@ void PackedPanel<T>::decode(std::int64_t first, std::int64_t steps) {
        .exponents = exponents_.data(),
        .signs = fold_ > 1 ? folded_signs_.data() : signs_.data()});
   if (fold_ > 1) join_signs(steps);
-  if (scales_.used() && fused_) scale_steps(first, steps);
+  if (scales_.used() && packs_scales_) scale_steps(first, steps);
   if (has_exponents_ && !fused_) find_exponents(steps);
 }
 
@@ -291,10 +295,11 @@ void PackedPanel<T>::scale_steps(std::int64_t first, std::int64_t steps) {
     }
     for (std::int64_t t = 0; t < terms_; ++t) {
       T* values = values_.data() + (step * terms_ + t) * width_;
+      for (std::int64_t j = 0; j < width_; ++j) values[j] *= scale[static_cast<std::size_t>(j)];
+      if (!has_exponents_) continue;
       Exponent* exponents = exponents_.data() + (step * terms_ + t) * width_;
       for (std::int64_t j = 0; j < width_; ++j) {
         const auto at = static_cast<std::size_t>(j);
-        values[j] *= scale[at];
         exponents[j] =
             exponents[j] == 0 ? Exponent{0} : static_cast<Exponent>(exponents[j] + change[at]);
       }
@@ -382,7 +387,7 @@ void PackedPanel<T>::place_next(Block& block, std::int64_t step) const {
   block.next_stride = whole ? next.row_stride : block.code_stride;
 }
 
-template RowSummary summarize<double>(const KernelTable&, const CodeMatrix&, int);
+template RowSummary summarize<double>(const KernelTable&, const CodeMatrix&, bool, int);
 template class PackedPanel<float>;
 template class PackedPanel<double>;
 
@@ -467,7 +472,7 @@ void PackedRows<T>::load(std::int64_t begin, std::int64_t count, std::int64_t fi
              .values = values.data(),
              .exponents = exponents.data(),
              .signs = signs.data()});
-  if (scales.used() && form.fused()) scale_steps();
+  if (scales.used() && form.packs_scales()) scale_steps();
   if (form.words()) find_exponents(kernels_->units->words, f.min_exponent());
   if (form.group_dots) {
     twice = AlignedArray<std::int16_t>(rows * steps * form.terms);
@@ -507,6 +512,7 @@ void PackedRows<T>::scale_steps() {
       const std::int64_t at = (step * rows + r) * terms;
       const auto scale = static_cast<T>(scales.scale(step, r));
       for (std::int64_t t = 0; t < terms; ++t) values.data()[at + t] *= scale;
+      if (!form_->has_exponents()) continue;
       // Two 16-bit exponents a word, of binary64.
       const auto change = static_cast<std::uint16_t>(scales.exponent(step, r));
       for (std::int64_t t = 0; t < terms; ++t) {

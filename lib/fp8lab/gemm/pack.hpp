@@ -57,8 +57,8 @@ struct Kernels : KernelTable {
 /// Where the fields of the format's codes are in its storage.
 CodeLayout code_layout(const Format& format);
 
-/// What codes of that range say about a row.
-RowSummary summarize(const Format& format, const CodeRange& range);
+/// What codes of that range say about a row; with `all_numbers`, none is NaN or Inf.
+RowSummary summarize(const Format& format, const CodeRange& range, bool all_numbers = false);
 
 /// Copies the codes (row, first .. first + count) to `to`, then zeros up to
 /// `padded` codes.
@@ -74,7 +74,8 @@ void flush_codes(const Format& format, unsigned char* codes, std::int64_t count)
 
 /// What all rows of a matrix hold together.
 template <typename T>
-RowSummary summarize(const KernelTable& kernels, const CodeMatrix& matrix, int threads);
+RowSummary summarize(const KernelTable& kernels, const CodeMatrix& matrix, bool all_numbers,
+                     int threads);
 
 /// Some steps of some rows of A: see StepBlock.
 template <typename T>
@@ -170,7 +171,9 @@ class PackedPanel {
   OperandScales scales_;
   std::int64_t terms_;
   bool flushes_;
+  bool all_numbers_;
   bool fused_;
+  bool packs_scales_;
   bool has_exponents_;
   bool dots_;                ///< of any kind
   bool word_dots_;           ///< of 32-bit integers

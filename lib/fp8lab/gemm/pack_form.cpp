@@ -8,9 +8,10 @@ int ceil_log2(std::int64_t x) {
   return static_cast<int>(std::bit_width(static_cast<std::uint64_t>(x - 1)));
 }
 
-RowSummary widest_row(const Format& f) {
+RowSummary widest_row(const Format& f, bool all_numbers) {
   RowSummary s;
-  s.largest = static_cast<int>(f.max_finite_code() >> f.mantissa_bits) - f.bias;
+  const std::uint32_t largest = all_numbers ? f.magnitude_mask() : f.max_finite_code();
+  s.largest = static_cast<int>(largest >> f.mantissa_bits) - f.bias;
   s.lowest = f.min_exponent() - f.mantissa_bits;
   return s;
 }

@@ -27,6 +27,7 @@ struct PackForm {
   std::int64_t terms = 1;  ///< a kernel step takes
   PackedAs as = PackedAs::values;
   bool flushes_subnormals = false;  ///< subnormal operands are packed as +0
+  bool all_numbers = false;         ///< codes of NaN and infinities are numbers like all others
   /// Not 0: what is after K's last group of so many terms is -0 in A, which leaves a sum of -0
   /// alone; else it is +0.
   std::int64_t group = 0;
@@ -42,6 +43,13 @@ struct PackForm {
   std::int64_t scale_terms = 0;
   bool notes_zeros = false;
   bool scale_exponents = false;
+  /// Plain values are multiplied by the scales of their steps; and whether ranges of rows are those
+  /// of codes alone, since kernels take whatever scale there is.
+  bool scales_values = false;
+  bool any_scales = false;
+
+  /// Whether operands are packed with their scales.
+  [[nodiscard]] bool packs_scales() const { return fused() || scales_values; }
 
   /// Kernels read B as it lies in memory.
   [[nodiscard]] bool along_k() const {
@@ -67,8 +75,8 @@ struct RowSummary {
   }
 };
 
-/// What a row holds that has all finite codes.
-RowSummary widest_row(const Format& format);
+/// What a row holds that has all finite codes; with `all_numbers`, those of NaN and Inf too.
+RowSummary widest_row(const Format& format, bool all_numbers = false);
 
 /// The products of a row like `a` with a row like `b`, and sums of k of them.
 struct ProductRange {

@@ -1,3 +1,5 @@
+#include <algorithm>
+
 #include "fp8lab/gemm/unit_kernels.hpp"
 
 #define HWY_WANT_AVX3_DL
@@ -24,9 +26,12 @@ class Flush {
     return kSubnormalsByMode || !operands_ ? x : zero_if_small(x);
   }
   /// Of a sum that is exact if it is below 2^-126.
-  [[nodiscard]] HWY_INLINE Vector<float> result(Vector<float> x) const {
-    return kSubnormalsByMode || !results_ ? x : zero_if_small(x);
+  template <class V>
+  [[nodiscard]] HWY_INLINE V result(V x) const {
+    return by_operations() ? zero_if_small(x) : x;
   }
+  /// Whether results are flushed, by these operations.
+  [[nodiscard]] HWY_INLINE bool by_operations() const { return !kSubnormalsByMode && results_; }
   /// Of any sum. One of 2^-126 may be below it with an unbounded exponent: NaN asks the reference.
   [[nodiscard]] HWY_INLINE Vector<float> rounded_result(Vector<float> x) const {
     if (kSubnormalsByMode || !results_) return x;
@@ -36,8 +41,9 @@ class Flush {
 
  private:
   static constexpr float kLeast = 0x1p-126F;
-  static HWY_INLINE Vector<float> zero_if_small(Vector<float> x) {
-    const Floats d;
+  template <class V>
+  static HWY_INLINE V zero_if_small(V x) {
+    const hn::DFromV<V> d;
     const auto zero = hn::CopySign(hn::Zero(d), x);
     return hn::IfThenElse(hn::Lt(hn::Abs(x), hn::Set(d, kLeast)), zero, x);
   }
@@ -215,9 +221,77 @@ void pairs(const StepBlock<float>& from, const ProcessorRule& rule) {
   }
 }
 
+using Doubles = Tag<double>;
+using Narrow = hn::Rebind<float, Doubles>;
+
+/// Exact sums as binary32, flushed after they were rounded. The tie below 2^-126 rounds up to it.
+HWY_INLINE hn::Vec<Narrow> narrow_sum(const Flush& flush, Vector<double> sum) {
+  const Doubles d;
+  if (!flush.by_operations()) return hn::DemoteTo(Narrow(), sum);
+  const auto small = hn::Lt(hn::Abs(sum), hn::Set(d, 0x1p-126 - 0x1p-151));
+  const auto kept = hn::IfThenElse(small, hn::CopySign(hn::Zero(d), sum), sum);
+  return hn::DemoteTo(Narrow(), kept);
+}
+
+/// Steps [first, last) of some rows.
+template <int R>
+HWY_INLINE void scaled_rows(const StepBlock<double>& s, const Flush& flush, std::int64_t first,
+                            std::int64_t last, std::int64_t row) {
+  const Doubles d;
+  const auto lanes = static_cast<std::int64_t>(hn::Lanes(d));
+  const std::int64_t width = lanes * kVectors;
+  double* state = s.state + row * width;
+  hn::Vec<Narrow> c[R][kVectors];
+  FP8LAB_UNROLL
+  for (int r = 0; r < R; ++r) {
+    FP8LAB_UNROLL
+    for (int v = 0; v < kVectors; ++v)
+      c[r][v] = hn::DemoteTo(Narrow(), hn::Load(d, state + r * width + v * lanes));
+  }
+  for (std::int64_t step = first; step < last; ++step) {
+    Vector<double> sum[R][kVectors];
+    FP8LAB_UNROLL
+    for (int r = 0; r < R; ++r) {
+      FP8LAB_UNROLL
+      for (int v = 0; v < kVectors; ++v) sum[r][v] = hn::Zero(d);
+    }
+    multiply_add<double, R>(s.terms, s.a + (step * s.rows + row) * s.terms,
+                            s.b + step * s.terms * width, sum);
+    FP8LAB_UNROLL
+    for (int r = 0; r < R; ++r) {
+      FP8LAB_UNROLL
+      for (int v = 0; v < kVectors; ++v)
+        c[r][v] = flush.result(hn::Add(c[r][v], narrow_sum(flush, sum[r][v])));
+    }
+  }
+  FP8LAB_UNROLL
+  for (int r = 0; r < R; ++r) {
+    FP8LAB_UNROLL
+    for (int v = 0; v < kVectors; ++v)
+      hn::Store(hn::PromoteTo(d, c[r][v]), d, state + r * width + v * lanes);
+  }
+}
+
+constexpr int kScaledRows = 2;             // sums and states of more do not fit the registers
+constexpr std::int64_t kScaledTerms = 32;  // of B, which all rows read before the next ones
+
+void scaled_sums(const StepBlock<double>& from, const ProcessorRule& rule) {
+  const StepBlock<double> s = from;  // what is stored might be part of `from` for the compiler
+  const Flush flush(rule.subnormals);
+  const std::int64_t most = std::max<std::int64_t>(1, kScaledTerms / s.terms);
+  for (std::int64_t first = 0; first < s.steps; first += most) {
+    const std::int64_t last = std::min(first + most, s.steps);
+    std::int64_t row = 0;
+    for (; row + kScaledRows <= s.rows; row += kScaledRows)
+      scaled_rows<kScaledRows>(s, flush, first, last, row);
+    for (; row < s.rows; ++row) scaled_rows<1>(s, flush, first, last, row);
+  }
+}
+
 const ProcessorKernels* processor_kernels() {
-  static const ProcessorKernels kTable{chains, pairs<OddFirst>, pairs<RoundedProducts>,
-                                       pairs<ExactProducts>, pairs<OddProducts>};
+  static const ProcessorKernels kTable{
+      chains,     pairs<OddFirst>, pairs<RoundedProducts>, pairs<ExactProducts>, pairs<OddProducts>,
+      scaled_sums};
   return &kTable;
 }
 

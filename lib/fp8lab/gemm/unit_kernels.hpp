@@ -137,8 +137,9 @@ struct ProcessorRule {
   std::int64_t chains = 1;
 };
 
-/// Units of processors in binary32. Need rounding to nearest, but for `odd_pairs`, and the modes of
-/// the rule's subnormals where there are any. No state is a subnormal number that the rule flushes.
+/// Units of processors in binary32, or of sums in binary64. Need rounding to nearest, but for
+/// `odd_pairs`, and the modes of the rule's subnormals where there are any. No state is a subnormal
+/// number that the rule flushes.
 struct ProcessorKernels {
   /// Chains of FMAs in each step, their sum, and that with c.
   void (*chains)(const StepBlock<float>&, const ProcessorRule&);
@@ -153,6 +154,9 @@ struct ProcessorKernels {
   /// As `rounded_pairs`, to odd. Needs rounding toward zero, subnormals flushed, products of 24
   /// bits at most, and sums below 2^127. A state below 2^-126 is a zero.
   void (*odd_pairs)(const StepBlock<float>&, const ProcessorRule&);
+  /// Sums of a step's products, which binary64 holds, rounded to binary32, and that with c. States
+  /// are numbers of binary32.
+  void (*scaled_sums)(const StepBlock<double>&, const ProcessorRule&);
 };
 
 struct WordDotKernels;

@@ -193,11 +193,13 @@ class CheckedSteps final : public MethodOf<double> {
   }
 };
 
-/// Rounded sums of a step's products, of any data, which c is added to.
+/// Rounded sums of a step's products, of any data, which c is added to. With block scales all codes
+/// are numbers.
 class CheckedSums final : public MethodOf<double> {
  public:
   explicit CheckedSums(const MethodRequest& r) {
     form_.terms = r.model().terms;
+    form_.all_numbers = form_.scales_values = r.kind == AccumulationKind::scaled_rounded_sum;
     sums_.drops_negative_zero = true;
   }
 
@@ -277,6 +279,8 @@ MethodPtr plan_rounded_sums(const MethodRequest& r) {
   const bool fits = r.kind == AccumulationKind::rounded_sum && r.model().terms <= kMostTerms;
   return fits ? std::make_unique<CheckedSums>(r) : nullptr;
 }
+
+MethodPtr plan_wide_scaled_sums(const MethodRequest& r) { return std::make_unique<CheckedSums>(r); }
 
 MethodPtr plan_half_steps(const MethodRequest& r) {
   const bool fits = r.kind == AccumulationKind::exact_dot_product && r.half_output();

@@ -71,6 +71,7 @@ struct SumForm {
   bool low_states = false;   ///< sums have a second word
   bool marks_overflow = false;       ///< sums that left the kernel's range become NaN
   bool drops_negative_zero = false;  ///< a c of -0 may stay, which kernels make +0
+  bool has_own_zeros = false;  ///< sums of zero have the model's sign, which may be that of -0
   /// Plain binary32 arithmetic: whatever c and finite operands are, it is computed as specified;
   /// and infinite operands, too.
   bool takes_everything = false;

@@ -8,7 +8,7 @@ namespace {
 using Planner = MethodPtr (*)(const MethodRequest&);
 
 /// In order of preference: where several fit, the first is the fastest.
-constexpr std::array<Planner, 18> kMethods{plan_fused_float,
+constexpr std::array<Planner, 19> kMethods{plan_fused_float,
                                            plan_fused_words,
                                            plan_fused_double,
                                            plan_exact_steps,
@@ -25,7 +25,8 @@ constexpr std::array<Planner, 18> kMethods{plan_fused_float,
                                            plan_multiply_add_pairs,
                                            plan_rounded_pairs,
                                            plan_exact_pairs,
-                                           plan_rounded_sums};
+                                           plan_rounded_sums,
+                                           plan_scaled_sums};
 
 }  // namespace
 

@@ -21,6 +21,9 @@ MethodPtr plan_exact_steps(const MethodRequest& request);
 MethodPtr plan_checked_steps(const MethodRequest& request);
 /// Rounded sums of exact products, added to c in binary32.
 MethodPtr plan_rounded_sums(const MethodRequest& request);
+/// The same of products with block scales; and of data whose sums binary64 does not hold.
+MethodPtr plan_scaled_sums(const MethodRequest& request);
+MethodPtr plan_wide_scaled_sums(const MethodRequest& request);
 /// Exact steps rounded to FP16.
 MethodPtr plan_half_steps(const MethodRequest& request);
 /// One exact sum in binary64, or two words of it.

@@ -4,8 +4,10 @@
 #include <cmath>
 
 #include "fp8lab/gemm/methods/methods.hpp"
+#include "fp8lab/gemm/methods/two_words.hpp"
 #include "fp8lab/gemm/pack.hpp"
 #include "fp8lab/gemm/rounding_scope.hpp"
+#include "fp8lab/gemm/scaling.hpp"
 
 namespace fp8lab::gemm_detail {
 namespace {
@@ -85,6 +87,58 @@ class ExactPairs final : public OfProcessor {
   }
 };
 
+/// Sums of products with block scales that binary64 holds. All codes are numbers, and scales are
+/// powers of two, which change no sum but its exponent.
+class ScaledSums final : public MethodOf<double> {
+ public:
+  explicit ScaledSums(const MethodRequest& r) : rule_{.subnormals = r.model().subnormals} {
+    form_.terms = r.model().terms;
+    form_.all_numbers = form_.scales_values = form_.any_scales = true;
+    sums_.has_own_zeros = true;  // tiny sums are flushed to zeros of their sign; others are +0
+    sums_.drops_negative_zero = r.model().zero_sign == ZeroSign::kept;
+  }
+
+  [[nodiscard]] std::string_view name() const override { return "scaled sums"; }
+
+  [[nodiscard]] bool takes(const RowSummary& a, const RowSummary& b,
+                           std::int64_t /*k*/) const override {
+    const ProductRange range(a, b, form_.terms);
+    return range.sum_top - range.low <= kDoubleBits;
+  }
+
+  [[nodiscard]] MethodPtr for_other_data(const MethodRequest& r) const override {
+    const bool all = takes(widest_row(*r.a, true), widest_row(*r.b, true), r.problem.a.k);
+    return all ? nullptr : plan_wide_scaled_sums(r);
+  }
+
+  void run(const TileSteps<double>& steps) const override {
+    const StepBlock<double> block = block_of(steps);
+    const FlushedSubnormals flushed_subnormals(rule_.subnormals);
+    steps.kernels.units->processors.scaled_sums(block, rule_);
+  }
+
+  void start(std::span<const float> c, double* state) const override {
+    const bool flushes = rule_.subnormals == Subnormals::flushed;
+    for (std::size_t i = 0; i < c.size(); ++i)
+      state[i] = static_cast<double>(flushes ? flushed(c[i]) : c[i]);
+  }
+
+  void extract(const Kernels& /*kernels*/, const RowOfSums<double>& row) const override {
+    for (std::int64_t j = 0; j < row.width; ++j)
+      row.out[j] = canonical(static_cast<float>(row.state[j]));
+  }
+
+ protected:
+  /// A flushing mode reads no subnormal state.
+  [[nodiscard]] bool takes_c(float /*c*/, int exponent, const RowSummary& /*a*/,
+                             const RowSummary& /*b*/) const override {
+    return exponent >= -126 || rule_.subnormals != Subnormals::flushed_results;
+  }
+
+ private:
+  ProcessorRule rule_;
+};
+
 /// Two products, their sum, and that with c, each rounded to odd.
 class OddPairs final : public OfProcessor {
  public:
@@ -109,6 +163,10 @@ class OddPairs final : public OfProcessor {
 };
 
 }  // namespace
+
+MethodPtr plan_scaled_sums(const MethodRequest& r) {
+  return r.kind == AccumulationKind::scaled_rounded_sum ? std::make_unique<ScaledSums>(r) : nullptr;
+}
 
 MethodPtr plan_multiply_add_chains(const MethodRequest& r) {
   const AccumulatorModel& m = r.model();
