@@ -111,6 +111,20 @@ bool stays_finite(const Format& f, RoundingMode mode, bool negative) {
   return mode == RoundingMode::toward_zero;
 }
 
+bool leads_away_from_infinity(RoundingMode mode, bool negative) {
+  if (mode == RoundingMode::toward_zero) return true;
+  return mode == (negative ? RoundingMode::upward : RoundingMode::downward);
+}
+
+/// An infinite result of RISC-V; `last` is the largest number that the policy lets through.
+CastResult infinity_or_nan(const Format& f, const CastPolicy& policy, bool negative,
+                           std::uint32_t last) {
+  if (has_infinity(f)) return unsaturated(f, negative);
+  CastResult r{.inexact = true, .overflowed = true, .nan = !has_no_nan(f)};
+  r.code = r.nan ? code_of_nan(f, policy.nan, false) : signed_code(f, last, negative);
+  return r;
+}
+
 /// What a negative number that does not become zero is in a format without a sign.
 CastResult below_zero(const Format& f, const CastPolicy& policy, bool finite) {
   const std::uint32_t ones = (1U << (f.exponent_bits + f.mantissa_bits)) - 1;
@@ -170,8 +184,11 @@ CastResult expected_cast(const Format& f, const CastPolicy& policy, float x, std
     return below_zero(f, policy, !std::isinf(x));
   const std::uint32_t last = code_of_magnitude(f, limit_of(f, policy));
   if (std::isinf(x)) {
+    if (policy.infinity == InfinityPolicy::canonical_nan)
+      return infinity_or_nan(f, policy, negative, last);
     if (policy.infinity == InfinityPolicy::non_saturating ||
-        (policy.infinity == InfinityPolicy::propagate && has_infinity(f)))
+        (policy.infinity == InfinityPolicy::propagate && has_infinity(f)) ||
+        (policy.infinity == InfinityPolicy::fnuz_nan && f.specials == SpecialValues::fnuz))
       return unsaturated(f, negative);
     return {.code = signed_code(f, last, negative), .inexact = true, .overflowed = true};
   }
@@ -200,6 +217,16 @@ CastResult expected_cast(const Format& f, const CastPolicy& policy, float x, std
   if (below && rounded != 0.0) return below_zero(f, policy, true);
   if (rounded > limit_of(f, policy)) {
     if (policy.overflow == OverflowPolicy::non_saturating) return unsaturated(f, negative);
+    const bool keeps_finite = leads_away_from_infinity(policy.rounding, negative) ||
+                              (policy.rounding == RoundingMode::to_odd && has_infinity(f) &&
+                               stays_finite(f, policy.rounding, negative));
+    if (policy.overflow == OverflowPolicy::canonical_nan && !keeps_finite) {
+      const CastResult over = infinity_or_nan(f, policy, negative, last);
+      r.code = over.code;
+      r.nan = over.nan;
+      r.inexact = r.overflowed = true;
+      return r;
+    }
     if (policy.overflow == OverflowPolicy::by_direction && has_infinity(f) &&
         !stays_finite(f, policy.rounding, negative)) {
       r.code = unsaturated(f, negative).code;
@@ -285,9 +312,9 @@ TEST_CASE("casts under every policy say what they give and what happened", "[cas
         const RandomStream draws(at, "policy");
         CastPolicy policy;
         policy.rounding = static_cast<RoundingMode>(draws.below(0, 8));
-        policy.overflow = static_cast<OverflowPolicy>(draws.below(1, 3));
+        policy.overflow = static_cast<OverflowPolicy>(draws.below(1, 4));
         policy.subnormals = static_cast<SubnormalPolicy>(draws.below(2, 3));
-        policy.infinity = static_cast<InfinityPolicy>(draws.below(3, 3));
+        policy.infinity = static_cast<InfinityPolicy>(draws.below(3, 5));
         policy.nan = static_cast<NanPolicy>(draws.below(4, 5));
         policy.unsigned_target = static_cast<UnsignedPolicy>(draws.below(5, 3));
         if (f.has_sign) policy.max_magnitude = kLimits[draws.below(6, std::size(kLimits))];

@@ -399,7 +399,8 @@ def test_text():
     others = ["alternatives, on one thread:", *rows_of("baselines")]
     same_lines("cast", lines, head + rows_of("encode") + rows_of("decode") + others + end)
     profiles = ("nvidia_satfinite", "nvidia_nosat", "ocp_saturating", "ocp_nonsaturating", "ml_dtypes", "seed_toy", "flush", "vllm",
-                "vllm_group", "p3109_sat_finite", "p3109_sat_propagate")
+                "vllm_group", "p3109_sat_finite", "p3109_sat_propagate", "avx10_2", "avx10_2_sat", "zvfofp8min_sat",
+                "onnx", "onnx_19")
     casts = [f"{f} {profile}" for f in ("e4m3fn", "e5m2") for profile in profiles]
     casts += [f"{f} ml_dtypes" for f in ("e4m3fnuz", "e5m2fnuz", "e2m1")]
     casts += [f"e4m3fn {rounding}" for rounding in ("nearest_away", "toward_zero", "upward")]

@@ -94,6 +94,12 @@ constexpr CastResult infinite_or_last(const Format& f, const CastPolicy& policy,
       .code = with_sign(f, last_code(f, policy), negative), .inexact = true, .overflowed = true};
 }
 
+/// +-Inf if the format has it, else the NaN of a positive NaN, else the largest finite number.
+constexpr CastResult infinite_or_nan(const Format& f, const CastPolicy& policy, bool negative) {
+  if (f.has_infinity() || !f.has_nan()) return infinite_or_last(f, policy, negative);
+  return {.code = nan_code(f, policy.nan, false), .inexact = true, .overflowed = true, .nan = true};
+}
+
 /// Whether a mode rounds a magnitude that is too large to the largest finite number.
 constexpr bool leads_to_finite(RoundingMode mode, const Format& f, bool negative) {
   switch (mode) {
@@ -112,9 +118,28 @@ constexpr bool leads_to_finite(RoundingMode mode, const Format& f, bool negative
 
 constexpr CastResult overflowed(const Format& f, const CastPolicy& policy, bool negative) {
   if (policy.overflow == OverflowPolicy::non_saturating) return non_saturated(f, negative);
-  if (policy.overflow == OverflowPolicy::by_direction &&
-      !leads_to_finite(policy.rounding, f, negative))
-    return infinite_or_last(f, policy, negative);
+  if (policy.overflow != OverflowPolicy::saturate && !leads_to_finite(policy.rounding, f, negative))
+    return policy.overflow == OverflowPolicy::by_direction ? infinite_or_last(f, policy, negative)
+                                                           : infinite_or_nan(f, policy, negative);
+  return {
+      .code = with_sign(f, last_code(f, policy), negative), .inexact = true, .overflowed = true};
+}
+
+/// +-Inf as an input.
+constexpr CastResult of_infinity(const Format& f, const CastPolicy& policy, bool negative) {
+  switch (policy.infinity) {
+    case InfinityPolicy::non_saturating:
+      return non_saturated(f, negative);
+    case InfinityPolicy::propagate:
+      return infinite_or_last(f, policy, negative);
+    case InfinityPolicy::canonical_nan:
+      return infinite_or_nan(f, policy, negative);
+    case InfinityPolicy::fnuz_nan:
+      if (f.has_nan_for_negative_zero() && !f.has_infinity()) return non_saturated(f, negative);
+      break;
+    case InfinityPolicy::saturate:
+      break;
+  }
   return {
       .code = with_sign(f, last_code(f, policy), negative), .inexact = true, .overflowed = true};
 }
@@ -248,13 +273,7 @@ constexpr CastResult cast(const Format& f, const CastPolicy& policy, const Unpac
   if (x.value_class == ValueClass::infinity) {
     if (!f.has_sign && x.negative && policy.unsigned_target != UnsignedPolicy::ignore_sign)
       return detail::below_unsigned(f, policy, false);
-    if (policy.infinity == InfinityPolicy::non_saturating)
-      return detail::non_saturated(f, x.negative);
-    if (policy.infinity == InfinityPolicy::propagate)
-      return detail::infinite_or_last(f, policy, x.negative);
-    return {.code = detail::with_sign(f, detail::last_code(f, policy), x.negative),
-            .inexact = true,
-            .overflowed = true};
+    return detail::of_infinity(f, policy, x.negative);
   }
   return round_and_pack(f, policy,
                         {.significand = x.significand,

@@ -29,9 +29,10 @@ constexpr std::array<std::pair<std::string_view, RoundingMode>, 6> kShortRoundin
     {"sr", RoundingMode::stochastic},
 }};
 
-constexpr std::array<std::string_view, 3> kOverflowNames{"saturate", "non_saturating",
-                                                         "by_direction"};
-constexpr std::array<std::string_view, 3> kInfinityNames{"saturate", "non_saturating", "propagate"};
+constexpr std::array<std::string_view, 4> kOverflowNames{"saturate", "non_saturating",
+                                                         "by_direction", "canonical_nan"};
+constexpr std::array<std::string_view, 5> kInfinityNames{"saturate", "non_saturating", "propagate",
+                                                         "canonical_nan", "fnuz_nan"};
 constexpr std::array<std::string_view, 3> kSubnormalNames{"preserve", "flush_to_zero",
                                                           "raise_to_min_normal"};
 constexpr std::array<std::string_view, 5> kNanNames{"positive_all_ones", "signed_all_ones",

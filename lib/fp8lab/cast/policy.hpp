@@ -24,12 +24,13 @@ enum class RoundingMode : std::uint8_t {
 };
 
 /// The result for a magnitude that exceeds the largest finite number *after* rounding with
-/// an unbounded exponent. Only `by_direction` depends on the rounding mode, as IEEE 754 does, which
-/// gives the largest finite number where a mode leads toward it.
+/// an unbounded exponent. `by_direction` and `canonical_nan` depend on the rounding mode, as IEEE
+/// 754 does, which gives the largest finite number where a mode leads toward it.
 enum class OverflowPolicy : std::uint8_t {
   saturate,        ///< +-max finite
   non_saturating,  ///< +-Inf if the format has it, else NaN, else +-max finite
   by_direction,    ///< +-max finite if the mode rounds toward it, else +-Inf, else +-max finite
+  canonical_nan,   ///< the same, but the NaN of a positive NaN in a format without Inf (RISC-V)
 };
 std::string_view to_string(OverflowPolicy policy);
 
@@ -45,6 +46,8 @@ enum class InfinityPolicy : std::uint8_t {
   saturate,        ///< +-max finite
   non_saturating,  ///< +-Inf if the format has it, else NaN, else +-max finite
   propagate,       ///< +-Inf if the format has it, else +-max finite
+  canonical_nan,   ///< +-Inf if the format has it, else the NaN of a positive NaN (RISC-V)
+  fnuz_nan,        ///< NaN if it is the code of -0 (FNUZ), else +-max finite (ONNX up to 23)
 };
 std::string_view to_string(InfinityPolicy policy);
 
@@ -111,16 +114,35 @@ inline constexpr CastPolicy kP3109SatNone{.overflow = OverflowPolicy::by_directi
                                           .infinity = InfinityPolicy::propagate,
                                           .unsigned_target = UnsignedPolicy::nan};
 
+/// AVX10.2's conversions of FP16. Their BF8 keeps the upper bits of a NaN, of which this is the
+/// quiet one.
+inline constexpr CastPolicy kAvx10{.overflow = OverflowPolicy::non_saturating,
+                                   .infinity = InfinityPolicy::non_saturating,
+                                   .nan = NanPolicy::signed_quiet,
+                                   .unsigned_target = UnsignedPolicy::nan};
+inline constexpr CastPolicy kAvx10Saturating{.nan = NanPolicy::signed_quiet,
+                                             .unsigned_target = UnsignedPolicy::nan};
+
+/// RISC-V's: the rounding mode is that of frm, and every NaN is 0x7f.
+inline constexpr CastPolicy kZvfofp8min{.overflow = OverflowPolicy::canonical_nan,
+                                        .infinity = InfinityPolicy::canonical_nan};
+inline constexpr CastPolicy kZvfofp8minSaturating{};
+
+/// ONNX's with saturate = 1. Into E8M0 with its round_mode: `upward`, `downward` or `nearest_even`.
+inline constexpr CastPolicy kOnnx{.nan = NanPolicy::signed_all_ones};
+inline constexpr CastPolicy kOnnx19{.infinity = InfinityPolicy::fnuz_nan,
+                                    .nan = NanPolicy::signed_all_ones};
+
 inline constexpr CastPolicy kVllm{.nan = NanPolicy::positive_max};
 inline constexpr CastPolicy kVllmGroup{.nan = NanPolicy::negative_max};
 
-inline constexpr std::array<CastProfile, 12> kCastProfiles{{
+inline constexpr std::array<CastProfile, 18> kCastProfiles{{
     {"nvidia_satfinite", kNvidiaSatfinite,
      "cvt.rn.satfinite, CUDA __NV_SATFINITE, TransformerEngine"},
     {"nvidia_nosat", kNvidiaNosat, "CUDA __NV_NOSAT"},
     {"ocp_saturating", kOcpSaturating, "OCP OFP8 1.0, saturating mode; PyTorch >= 2.12 to E4M3"},
     {"ocp_nonsaturating", kOcpNonsaturating,
-     "OCP OFP8 1.0, non-saturating mode; PyTorch >= 2.12 to E5M2"},
+     "OCP OFP8 1.0, non-saturating mode; PyTorch >= 2.12 to E5M2; ONNX Cast, saturate = 0"},
     {"ml_dtypes", kMlDtypes, "ml_dtypes, JAX, older PyTorch eager casts"},
     {"seed_toy", kSeedToy,
      "the NumPy listing of the naive-FP8 tutorial (E4M3 grid that ends at 240)"},
@@ -130,6 +152,13 @@ inline constexpr std::array<CastProfile, 12> kCastProfiles{{
     {"p3109_sat_finite", kP3109SatFinite, "IEEE P3109 (interim report of June 2026), SatFinite"},
     {"p3109_sat_propagate", kP3109SatPropagate, "IEEE P3109, SatPropagate"},
     {"p3109_sat_none", kP3109SatNone, "IEEE P3109, SatNone"},
+    {"avx10_2", kAvx10, "AVX10.2: VCVTPH2BF8, VCVTPH2HF8"},
+    {"avx10_2_sat", kAvx10Saturating, "AVX10.2: VCVTPH2BF8S, VCVTPH2HF8S"},
+    {"zvfofp8min", kZvfofp8min, "RISC-V Zvfofp8min: vfncvt.f.f.q, vfncvtbf16.f.f.w"},
+    {"zvfofp8min_sat", kZvfofp8minSaturating,
+     "RISC-V Zvfofp8min: vfncvt.sat.f.f.q, vfncvtbf16.sat.f.f.w"},
+    {"onnx", kOnnx, "ONNX Cast and QuantizeLinear, saturate = 1, from opset 24 on"},
+    {"onnx_19", kOnnx19, "ONNX Cast and QuantizeLinear, saturate = 1, opsets 19 to 23"},
 }};
 
 /// The profile called `name`. Throws `Error` that lists the names.

@@ -149,6 +149,8 @@ GeneralPlan make_general_plan(const Format& f, const CastPolicy& policy) {
 bool kernels_take(const Format& f, const CastPolicy& policy) {
   return is_built_in(f.id) && policy.rounding != RoundingMode::to_odd &&
          policy.overflow != OverflowPolicy::by_direction &&
+         policy.overflow != OverflowPolicy::canonical_nan &&
+         policy.infinity != InfinityPolicy::canonical_nan &&
          (f.has_sign || policy.unsigned_target != UnsignedPolicy::least);
 }
 
