@@ -5,6 +5,7 @@
 #include "command.hpp"
 #include "expect_command.hpp"
 #include "fp8lab/core/error.hpp"
+#include "main.hpp"
 #include "option_text.hpp"
 #include "process.hpp"
 #include "reveal_command.hpp"
@@ -76,8 +77,11 @@ int parse_and_run(int argc, char** argv) {
 
 }  // namespace
 
-int main(int argc, char** argv) {
-  using namespace fp8lab::cli;
+int fp8lab::cli::run_command(int argc, char** argv) {
   prepare_process();
   return finish_output(guarded([&] { return parse_and_run(argc, argv); }));
 }
+
+#ifndef FP8LAB_COMMAND_IS_A_FUNCTION
+int main(int argc, char** argv) { return fp8lab::cli::run_command(argc, argv); }
+#endif

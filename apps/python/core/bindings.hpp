@@ -72,6 +72,7 @@ void bind_linear(nb::module_& m);  ///< linear layers of frameworks
 void bind_grouped_linear(nb::module_& m);
 void bind_results(nb::module_& m);  ///< result folders
 void bind_vectors(nb::module_& m);  ///< vectors, separate, replay
+void bind_command(nb::module_& m);
 
 /// Keyword arguments of the Python class.
 nb::dict to_dict(const Comparison& comparison);

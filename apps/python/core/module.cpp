@@ -37,4 +37,5 @@ NB_MODULE(_core, m) {
   bind_grouped_linear(m);
   bind_results(m);
   bind_vectors(m);
+  bind_command(m);
 }

@@ -26,7 +26,7 @@ export FP8LAB_TOOL=$PWD/prefix/bin/fp8lab
 # On a busy machine a thread that waits must give its core away.
 export OMP_WAIT_POLICY=passive
 export FP8LAB_TOOL
-"$python" -m mypy --config-file "$package/pyproject.toml" --python-executable "$clean" -p fp8lab
+"$python" -m mypy --config-file "$package/pyproject.toml" --python-executable "$clean" -p fp8lab -p fp8lab_command
 # fp8lab.torch and fp8lab.jax need torch and JAX: `./dev torch` and `./dev jax` run their tests and examples.
 "$clean" -m pytest -q -rs --ignore "$tests/pytorch" --ignore-glob='*/fp8lab/torch/*' --ignore-glob='*/fp8lab/jax/*' \
   --doctest-modules --doctest-glob=README.md -p no:cacheprovider --rootdir "$package" "$tests" "$package/README.md" --pyargs fp8lab

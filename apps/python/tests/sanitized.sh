@@ -19,7 +19,7 @@ cmake -S "$tests/.." -B "$work/core" -G Ninja "${launcher[@]}" -DCMAKE_BUILD_TYP
 cmake --build "$work/core" --target _core >&2
 rm -rf "$work/package"
 mkdir -p "$work/package"
-cp -r "$tests/../src/fp8lab" "$work/package/fp8lab"
+cp -r "$tests/../src/fp8lab" "$tests/../src/fp8lab_command" "$work/package"
 cp "$work/core"/_core*.so "$work/package/fp8lab/"
 
 # The runtime must be in the process before Python is, and the C++ library before the runtime looks for what it replaces
