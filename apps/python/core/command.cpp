@@ -12,8 +12,8 @@
 namespace fp8lab::python {
 namespace {
 
-/// Python's handlers are none of the command's, which starts as a program does. One who ignores interrupts, as jobs in
-/// the background do, goes on to.
+/// Python's handlers are none of the command's, which starts as a program does. One who ignores
+/// interrupts, as jobs in the background do, goes on to.
 void forget_signals_of_python() {
   if (std::signal(SIGINT, SIG_DFL) == SIG_IGN) std::signal(SIGINT, SIG_IGN);
   std::signal(SIGPIPE, SIG_DFL);

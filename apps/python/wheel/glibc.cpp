@@ -1,5 +1,6 @@
-// What newer C libraries have and that of 2.28 has not, for a module that runs with both. wheel/lower_glibc.py, which
-// has the others looked up by their old versions, names what is missing here.
+// What newer C libraries have and that of 2.28 has not, for a module that runs with both.
+// wheel/lower_glibc.py, which has the others looked up by their old versions, names what is missing
+// here.
 
 #include <sys/random.h>
 #include <sys/stat.h>
@@ -14,6 +15,8 @@ constexpr int kStatVersion = 1;
 constexpr int kStatVersion = 0;
 #endif
 
+// The names are the C library's.
+// NOLINTBEGIN(bugprone-reserved-identifier,readability-identifier-naming)
 extern "C" {
 
 int __xstat(int version, const char* path, struct stat* status);
@@ -38,7 +41,7 @@ int lstat64(const char* path, struct stat64* status) {
   return __lxstat(kStatVersion, path, reinterpret_cast<struct stat*>(status));
 }
 
-/// Whether nobody has started a thread: counters of shared pointers need not be atomic. Python may have.
+/// Whether no thread was ever started, so that counts need not be atomic. Python may have.
 char __libc_single_threaded = 0;
 
 void arc4random_buf(void* bytes, std::size_t size) {
@@ -56,3 +59,4 @@ std::uint32_t arc4random() {
   return value;
 }
 }
+// NOLINTEND(bugprone-reserved-identifier,readability-identifier-naming)
