@@ -106,9 +106,9 @@ void LtGemm::set_scale_modes() {
 }
 
 // The library's A is our B.
-void LtGemm::set_scales(const float* a_scales, const float* b_scales) {
-  set(operation_, CUBLASLT_MATMUL_DESC_A_SCALE_POINTER, b_scales);
-  set(operation_, CUBLASLT_MATMUL_DESC_B_SCALE_POINTER, a_scales);
+void LtGemm::set_scales(const float* scale_a, const float* scale_b) {
+  set(operation_, CUBLASLT_MATMUL_DESC_A_SCALE_POINTER, scale_b);
+  set(operation_, CUBLASLT_MATMUL_DESC_B_SCALE_POINTER, scale_a);
 }
 
 void LtGemm::choose_kernel() {
@@ -164,9 +164,9 @@ void LtGemm::refuse(cublasStatus_t status) {
                         lt().cublasLtGetVersion(), lt().cublasLtGetStatusName(status));
 }
 
-bool LtGemm::run(const void* a, const void* b, const float* a_scales, const float* b_scales,
+bool LtGemm::run(const void* a, const void* b, const float* scale_a, const float* scale_b,
                  void* d) {
-  if (problem_.a_format != FormatId::bf16) set_scales(a_scales, b_scales);
+  if (problem_.a_format != FormatId::bf16) set_scales(scale_a, scale_b);
   const float one = 1.0F;
   const float zero = 0.0F;
   const cublasStatus_t status =

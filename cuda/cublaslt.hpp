@@ -58,14 +58,14 @@ class LtGemm {
   /// [ceil(n/128), ceil(k/128) rounded up to 4] (cuBLAS documentation, "Scaling
   /// factors layouts" of 128-element 1D and 128x128 2D block scaling; its B is our
   /// A). Launched, not synchronised. False, with the reason, if the library refuses only now.
-  [[nodiscard]] bool run(const void* a, const void* b, const float* a_scales, const float* b_scales,
+  [[nodiscard]] bool run(const void* a, const void* b, const float* scale_a, const float* scale_b,
                          void* d);
 
  private:
   void choose_kernel();
   void refuse(cublasStatus_t status);
   void set_scale_modes();
-  void set_scales(const float* a_scales, const float* b_scales);
+  void set_scales(const float* scale_a, const float* scale_b);
   template <typename T>
   [[nodiscard]] std::optional<T> setting(cublasLtMatmulAlgoConfigAttributes_t attribute) const;
 

@@ -22,8 +22,8 @@ bool has_elements(const GemmProblem& p) { return p.a.rows > 0 && p.b.rows > 0 &&
 }  // namespace
 
 DeviceGemm::DeviceGemm(const GemmProblem& p)
-    : a_scales_(p.a_scales.values),
-      b_scales_(p.b_scales.values),
+    : a_scales_(p.scale_a.values),
+      b_scales_(p.scale_b.values),
       d_(static_cast<std::size_t>(p.a.rows * p.b.rows)),
       arguments_(shape_arguments(p)) {
   const auto copied = [&](const CodeMatrix& matrix) {
@@ -38,8 +38,8 @@ DeviceGemm::DeviceGemm(const GemmProblem& p)
   arguments_.b = b_.data();
   arguments_.c = c_.data();
   arguments_.d = d_.data();
-  arguments_.a_scales.values = a_scales_.data();
-  arguments_.b_scales.values = b_scales_.data();
+  arguments_.scale_a.values = a_scales_.data();
+  arguments_.scale_b.values = b_scales_.data();
 }
 
 void DeviceGemm::copy_result(std::span<float> d) const {

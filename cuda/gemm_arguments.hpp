@@ -35,8 +35,8 @@ struct GemmArguments {
   int k = 0;
   int row_bytes = 0;
   int promotion_interval = 0;
-  ScaleArguments a_scales;
-  ScaleArguments b_scales;
+  ScaleArguments scale_a;
+  ScaleArguments scale_b;
   ScaleOrder order = ScaleOrder::product_then_fma;
   bool scaled_along_k = false;  ///< every partial sum is scaled
   bool scaled_at_end = false;   ///< the whole sum is scaled, and c added then
@@ -90,7 +90,7 @@ FP8LAB_HD inline float start_value(const GemmArguments& g, int row, int column) 
 }
 FP8LAB_HD inline float finish(const GemmArguments& g, float sum, int row, int column) {
   if (!g.scaled_at_end) return canonical_nan(sum);
-  return scale_partial(g.order, sum, g.a_scales.at(row, 0), g.b_scales.at(column, 0),
+  return scale_partial(g.order, sum, g.scale_a.at(row, 0), g.scale_b.at(column, 0),
                        g.c_at(row, column));
 }
 

@@ -216,9 +216,9 @@ struct Totals {
     float a[kRows];
     float b[kColumns];
     FP8LAB_UNROLL
-    for (int i = 0; i < kRows; ++i) a[i] = g.a_scales.at(min(at.row(i), g.m - 1), k);
+    for (int i = 0; i < kRows; ++i) a[i] = g.scale_a.at(min(at.row(i), g.m - 1), k);
     FP8LAB_UNROLL
-    for (int j = 0; j < kColumns; ++j) b[j] = g.b_scales.at(min(at.column(j), g.n - 1), k);
+    for (int j = 0; j < kColumns; ++j) b[j] = g.scale_b.at(min(at.column(j), g.n - 1), k);
     add(kept_bits, sums, [&](float total, float partial, int i, int j) {
       return scale_partial(kOrder, partial, a[i], b[j], total);
     });

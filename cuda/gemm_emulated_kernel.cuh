@@ -226,7 +226,7 @@ __device__ __noinline__ void promote_into_d(const GemmArguments& g, int row, int
   if (row >= g.m || column >= g.n) return;
   float& total = g.d[static_cast<std::size_t>(row) * g.n + column];
   const float before = begin == 0 ? start_value(g, row, column) : total;
-  total = promote(g, partial, g.a_scales.at(row, begin), g.b_scales.at(column, begin), before);
+  total = promote(g, partial, g.scale_a.at(row, begin), g.scale_b.at(column, begin), before);
 }
 
 __device__ __noinline__ void finish_into_d(const GemmArguments& g, int row, int column, float sum) {
@@ -349,7 +349,7 @@ __global__ void multiply_by_integers(const GemmArguments g, const EmulatedModel 
     for (int k = 0; g.promotion_interval > 0 && k < g.k; k += g.promotion_interval) {
       const float partial = dot_by_integers(model, formats.a, formats.b, a_row, b_row, k,
                                             min(k + g.promotion_interval, g.k), 0.0F);
-      sum = promote(g, partial, g.a_scales.at(row, k), g.b_scales.at(column, k), sum);
+      sum = promote(g, partial, g.scale_a.at(row, k), g.scale_b.at(column, k), sum);
     }
     g.d[static_cast<std::size_t>(row) * g.n + column] = finish(g, sum, row, column);
   }

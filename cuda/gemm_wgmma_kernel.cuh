@@ -55,10 +55,10 @@ static __device__ void promote_all(const GemmArguments& g, const ScalePlaces& pl
     for (int i = 0; i < kSums; ++i) totals[i] = canonical_nan(totals[i] + sums[i]);
     return;
   }
-  const float* a_values = g.a_scales.values;
-  const float* b_values = g.b_scales.values;
-  const int a_at = k / g.a_scales.k_block;
-  const int b_at = k / g.b_scales.k_block;
+  const float* a_values = g.scale_a.values;
+  const float* b_values = g.scale_b.values;
+  const int a_at = k / g.scale_a.k_block;
+  const int b_at = k / g.scale_b.k_block;
   float s_a[2];
   FP8LAB_UNROLL
   for (int half = 0; half < 2; ++half)
@@ -85,13 +85,12 @@ __global__ void __launch_bounds__(kBlockThreads, 1) multiply(const GemmArguments
   const int block_column = static_cast<int>(blockIdx.x) * kBlockColumns;
   if (thread < kBlockColumns)
     column_scales[thread] =
-        min(block_column + thread, g.n - 1) / g.b_scales.row_block * g.b_scales.columns;
+        min(block_column + thread, g.n - 1) / g.scale_b.row_block * g.scale_b.columns;
   ScalePlaces places;
   places.column = column_scales;
   FP8LAB_UNROLL
   for (int half = 0; half < 2; ++half)
-    places.row[half] =
-        min(first_row + 8 * half, g.m - 1) / g.a_scales.row_block * g.a_scales.columns;
+    places.row[half] = min(first_row + 8 * half, g.m - 1) / g.scale_a.row_block * g.scale_a.columns;
 
   float sums[kSums];
   float totals[kPromoted ? kSums : 1];

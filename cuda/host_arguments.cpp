@@ -69,11 +69,11 @@ GemmArguments shape_arguments(const GemmProblem& p) {
   g.n = checked_int(p.b.rows, "n");
   g.k = checked_int(p.a.k, "k");
   g.promotion_interval = checked_int(p.promotion_interval, "promotion_interval");
-  g.a_scales = scale_shape(p.a_scales, p.a);
-  g.b_scales = scale_shape(p.b_scales, p.b);
+  g.scale_a = scale_shape(p.scale_a, p.a);
+  g.scale_b = scale_shape(p.scale_b, p.b);
   g.order = p.scale_order;
-  g.scaled_along_k = g.a_scales.columns > 1 || g.b_scales.columns > 1;
-  g.scaled_at_end = (!p.a_scales.empty() || !p.b_scales.empty()) && !g.scaled_along_k;
+  g.scaled_along_k = g.scale_a.columns > 1 || g.scale_b.columns > 1;
+  g.scaled_at_end = (!p.scale_a.empty() || !p.scale_b.empty()) && !g.scaled_along_k;
   return g;
 }
 
@@ -85,8 +85,8 @@ HostArguments::HostArguments(const GemmProblem& p)
   arguments_.b = b_.data();
   arguments_.c = p.c;
   arguments_.d = d_.data();
-  if (!p.a_scales.empty()) arguments_.a_scales.values = p.a_scales.values.data();
-  if (!p.b_scales.empty()) arguments_.b_scales.values = p.b_scales.values.data();
+  if (!p.scale_a.empty()) arguments_.scale_a.values = p.scale_a.values.data();
+  if (!p.scale_b.empty()) arguments_.scale_b.values = p.scale_b.values.data();
 }
 
 }  // namespace fp8lab::cuda

@@ -68,8 +68,8 @@ void check_addresses(const GemmProblem& p, const StreamGemm& gemm) {
   };
   check("a", p.a.data, static_cast<std::size_t>(item_bytes(p.a)));
   check("b", p.b.data, static_cast<std::size_t>(item_bytes(p.b)));
-  check("a_scales", p.a_scales.values.data(), sizeof(float));
-  check("b_scales", p.b_scales.values.data(), sizeof(float));
+  check("scale_a", p.scale_a.values.data(), sizeof(float));
+  check("scale_b", p.scale_b.values.data(), sizeof(float));
   check("d", gemm.d.data(), sizeof(float));
   check("workspace", gemm.workspace.data(), kAlignment);
   const std::size_t needed = workspace_bytes(p);
@@ -132,8 +132,8 @@ void gemm_on_stream(const StreamGemm& gemm, const StreamPlace& place, const Devi
   arguments.a = placed(p.a, arguments.row_bytes, free, calls, stream);
   arguments.b = placed(p.b, arguments.row_bytes, free, calls, stream);
   arguments.d = gemm.d.data();
-  if (!p.a_scales.empty()) arguments.a_scales.values = p.a_scales.values.data();
-  if (!p.b_scales.empty()) arguments.b_scales.values = p.b_scales.values.data();
+  if (!p.scale_a.empty()) arguments.scale_a.values = p.scale_a.values.data();
+  if (!p.scale_b.empty()) arguments.scale_b.values = p.scale_b.values.data();
   calls.multiply(arguments, p.model, p.a.format, p.b.format, stream);
 }
 

@@ -32,8 +32,8 @@ struct TileArguments {
   float* d = nullptr;
   int steps = 1;
   /// Codes of block scales, [tiles, 64, steps * scales a step]; null for instructions without.
-  const std::uint8_t* a_scales = nullptr;
-  const std::uint8_t* b_scales = nullptr;
+  const std::uint8_t* scale_a = nullptr;
+  const std::uint8_t* scale_b = nullptr;
 
   /// The same of one tile of instructions without scales.
   [[nodiscard]] FP8LAB_HD TileArguments of_tile(std::size_t tile) const {
@@ -56,8 +56,8 @@ struct TileBatch {
   std::vector<std::uint8_t> a;
   std::vector<std::uint8_t> b;
   std::vector<float> c;
-  std::vector<std::uint8_t> a_scales = {};  ///< [tiles * 64, steps * scales a step]; often empty
-  std::vector<std::uint8_t> b_scales = {};
+  std::vector<std::uint8_t> scale_a = {};  ///< [tiles * 64, steps * scales a step]; often empty
+  std::vector<std::uint8_t> scale_b = {};
 };
 
 /// Packs a multiple of 64 cases, each of as many terms as `steps` instructions take.

@@ -125,8 +125,8 @@ GemmCase::GemmCase(const InstructionModel& model, const Shape& s, std::string_vi
       a_scales_(random_scales(model.accumulator, s.m, s.k, scale_block(model), {1, "scales of a"})),
       b_scales_(random_scales(model.accumulator, s.n, s.k, scale_block(model), {1, "scales of b"})),
       d_(static_cast<std::size_t>(s.m * s.n)) {
-  problem_.a_scales = {a_scales_, 1, scale_block(model)};
-  problem_.b_scales = {b_scales_, 1, scale_block(model)};
+  problem_.scale_a = {a_scales_, 1, scale_block(model)};
+  problem_.scale_b = {b_scales_, 1, scale_block(model)};
   problem_.model = model.accumulator;
   problem_.a = view(model.a_format, a_, s.m, s.k);
   problem_.b = view(model.b_format, b_, s.n, s.k);
@@ -141,8 +141,8 @@ std::int64_t GemmCase::mismatches() const {
       GemmProblem one = problem_;
       one.a = row_of(problem_.a, row);
       one.b = row_of(problem_.b, column);
-      one.a_scales = scales_of_rows(problem_.a_scales, problem_.a, row, 1);
-      one.b_scales = scales_of_rows(problem_.b_scales, problem_.b, column, 1);
+      one.scale_a = scales_of_rows(problem_.scale_a, problem_.a, row, 1);
+      one.scale_b = scales_of_rows(problem_.scale_b, problem_.b, column, 1);
       float expected = 0.0F;
       gemm_reference(one, {&expected, 1});
       const float got = d_[static_cast<std::size_t>(row * problem_.b.rows + column)];
@@ -158,8 +158,8 @@ double GemmCase::reference_rate() const {
   part.b.rows =
       std::clamp<std::int64_t>(kProducts / part.b.k, 1, std::min<std::int64_t>(32, part.b.rows));
   part.a.rows = std::clamp<std::int64_t>(kProducts / (part.b.k * part.b.rows), 1, part.a.rows);
-  part.a_scales = scales_of_rows(problem_.a_scales, part.a, 0, part.a.rows);
-  part.b_scales = scales_of_rows(problem_.b_scales, part.b, 0, part.b.rows);
+  part.scale_a = scales_of_rows(problem_.scale_a, part.a, 0, part.a.rows);
+  part.scale_b = scales_of_rows(problem_.scale_b, part.b, 0, part.b.rows);
   std::vector<float> d(static_cast<std::size_t>(part.a.rows * part.b.rows));
   const auto start = std::chrono::steady_clock::now();
   gemm_reference(part, d, 1);

@@ -16,14 +16,14 @@ namespace {
   struct NAME {                                                                               \
     static constexpr int kScales = SCALES;                                                    \
     static __device__ void issue(float (&d)[4], const std::uint32_t (&a)[4],                  \
-                                 const std::uint32_t (&b)[2], std::uint32_t a_scales,         \
-                                 std::uint32_t b_scales) {                                    \
+                                 const std::uint32_t (&b)[2], std::uint32_t scale_a,          \
+                                 std::uint32_t scale_b) {                                     \
       asm volatile("mma.sync.aligned." PTX                                                    \
                    " {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3}, {%10}, " \
                    "{%12, %12}, {%11}, {%12, %12};\n"                                         \
                    : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])                           \
                    : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]),        \
-                     "r"(a_scales), "r"(b_scales), "h"(std::uint16_t{0}));                    \
+                     "r"(scale_a), "r"(scale_b), "h"(std::uint16_t{0}));                      \
     }                                                                                         \
   }
 #define FP8LAB_MXF8F6F4(NAME, TYPES)                                                             \

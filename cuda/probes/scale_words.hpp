@@ -16,8 +16,8 @@ class ScaleWords {
   /// `arguments`: of the batch.
   FP8LAB_HD ScaleWords(const TileArguments& arguments, std::size_t tile)
       : row_scales_(arguments.steps * kScales),
-        a_(arguments.a_scales + tile * kTile * static_cast<std::size_t>(row_scales_)),
-        b_(arguments.b_scales + tile * kTile * static_cast<std::size_t>(row_scales_)) {}
+        a_(arguments.scale_a + tile * kTile * static_cast<std::size_t>(row_scales_)),
+        b_(arguments.scale_b + tile * kTile * static_cast<std::size_t>(row_scales_)) {}
 
   [[nodiscard]] FP8LAB_HD std::uint32_t of_a(int row, int step) const {
     return word(a_, row, step);

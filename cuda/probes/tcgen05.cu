@@ -65,13 +65,13 @@ namespace {
     static constexpr std::uint32_t kFlipA = FLIP_A;                                 \
     static constexpr std::uint32_t kFlipB = FLIP_B;                                 \
     static __device__ void issue(std::uint32_t d, std::uint64_t a, std::uint64_t b, \
-                                 std::uint32_t instruction, std::uint32_t a_scales, \
-                                 std::uint32_t b_scales) {                          \
+                                 std::uint32_t instruction, std::uint32_t scale_a,  \
+                                 std::uint32_t scale_b) {                           \
       asm volatile(                                                                 \
           "{\n.reg .pred p;\nsetp.ne.u32 p, 1, 0;\n"                                \
           "tcgen05.mma.cta_group::1.kind::" KIND ".block_scale.scale_vec::" #SCALES \
           "X [%0], %1, %2, %3, [%4], [%5], p;\n}\n" ::"r"(d),                       \
-          "l"(a), "l"(b), "r"(instruction), "r"(a_scales), "r"(b_scales)            \
+          "l"(a), "l"(b), "r"(instruction), "r"(scale_a), "r"(scale_b)              \
           : "memory");                                                              \
     }                                                                               \
   }
@@ -80,24 +80,24 @@ namespace {
   FP8LAB_TCGEN05_SCALED_FORM(NAME, KIND, SCALES, TYPE, A, B, 0u, 0u)
 
 // FP8 with a scale a row and a sparse A: one scale for all 64 places of a row.
-#define FP8LAB_TCGEN05_SPARSE_SCALED(NAME, A, B, FILLER)                                \
-  struct NAME : Tcgen05Defaults {                                                       \
-    static constexpr int kA = A;                                                        \
-    static constexpr int kB = B;                                                        \
-    static constexpr int kScales = 1;                                                   \
-    static constexpr int kScaleType = 1;                                                \
-    static constexpr int kSparseElement = 1;                                            \
-    static constexpr std::uint32_t kFiller = FILLER;                                    \
-    static __device__ void issue(std::uint32_t d, std::uint64_t a, std::uint64_t b,     \
-                                 std::uint32_t instruction, std::uint32_t metadata,     \
-                                 std::uint32_t a_scales, std::uint32_t b_scales) {      \
-      asm volatile(                                                                     \
-          "{\n.reg .pred p;\nsetp.ne.u32 p, 1, 0;\n"                                    \
-          "tcgen05.mma.sp.cta_group::1.kind::mxf8f6f4.block_scale.scale_vec::1X "       \
-          "[%0], %1, %2, [%4], %3, [%5], [%6], p;\n}\n" ::"r"(d),                       \
-          "l"(a), "l"(b), "r"(instruction), "r"(metadata), "r"(a_scales), "r"(b_scales) \
-          : "memory");                                                                  \
-    }                                                                                   \
+#define FP8LAB_TCGEN05_SPARSE_SCALED(NAME, A, B, FILLER)                              \
+  struct NAME : Tcgen05Defaults {                                                     \
+    static constexpr int kA = A;                                                      \
+    static constexpr int kB = B;                                                      \
+    static constexpr int kScales = 1;                                                 \
+    static constexpr int kScaleType = 1;                                              \
+    static constexpr int kSparseElement = 1;                                          \
+    static constexpr std::uint32_t kFiller = FILLER;                                  \
+    static __device__ void issue(std::uint32_t d, std::uint64_t a, std::uint64_t b,   \
+                                 std::uint32_t instruction, std::uint32_t metadata,   \
+                                 std::uint32_t scale_a, std::uint32_t scale_b) {      \
+      asm volatile(                                                                   \
+          "{\n.reg .pred p;\nsetp.ne.u32 p, 1, 0;\n"                                  \
+          "tcgen05.mma.sp.cta_group::1.kind::mxf8f6f4.block_scale.scale_vec::1X "     \
+          "[%0], %1, %2, [%4], %3, [%5], [%6], p;\n}\n" ::"r"(d),                     \
+          "l"(a), "l"(b), "r"(instruction), "r"(metadata), "r"(scale_a), "r"(scale_b) \
+          : "memory");                                                                \
+    }                                                                                 \
   }
 
 FP8LAB_TCGEN05(E4M3E4M3, "f8f6f4", false, 0, 0);

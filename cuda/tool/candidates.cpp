@@ -65,9 +65,9 @@ std::vector<std::uint32_t> first_of_groups(const std::vector<std::uint32_t>& b, 
 
 /// The case that an instruction sees which does not do `what`.
 VectorCase without(Unheeded what, const ProbedInstruction& probe, VectorCase one) {
-  if (what == Unheeded::scales || what == Unheeded::a_scales)
+  if (what == Unheeded::scales || what == Unheeded::scale_a)
     std::ranges::fill(one.scales_a, code_of_one(probe.scales->format));
-  if (what == Unheeded::scales || what == Unheeded::b_scales)
+  if (what == Unheeded::scales || what == Unheeded::scale_b)
     std::ranges::fill(one.scales_b, code_of_one(probe.scales->format));
   if (what == Unheeded::negation)
     for (std::uint32_t& code : one.a) code ^= format(probe.a_format).sign_mask();
@@ -185,7 +185,7 @@ class Builder {
     const InstructionModel held_to = probe_.instruction();
     wanted_output_ = held_to.accumulator.output_format;
     add(std::string(held_to.name), held_to.accumulator, UseOfC::in_the_step, TermOrder::in_turn);
-    for (const Unheeded what : {Unheeded::scales, Unheeded::a_scales, Unheeded::b_scales,
+    for (const Unheeded what : {Unheeded::scales, Unheeded::scale_a, Unheeded::scale_b,
                                 Unheeded::negation, Unheeded::metadata})
       if (asks_for(probe_, what))
         add(std::string(held_to.name), held_to.accumulator, UseOfC::in_the_step, TermOrder::in_turn,

@@ -30,9 +30,9 @@ enum class TermOrder : std::uint8_t {
 /// What an instruction is asked for and does not do.
 enum class Unheeded : std::uint8_t {
   nothing,
-  scales,    ///< all block scales count as 1
-  a_scales,  ///< those of A do
-  b_scales,
+  scales,   ///< all block scales count as 1
+  scale_a,  ///< those of A do
+  scale_b,
   negation,  ///< a negated operand keeps its sign
   metadata,  ///< a sparse instruction takes the first two of every four elements of B
 };

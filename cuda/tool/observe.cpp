@@ -55,8 +55,8 @@ class Operands {
       : random_(random),
         a_(std::span<const std::uint8_t>(random.a())),
         b_(std::span<const std::uint8_t>(random.b())),
-        a_scale_(std::span<const float>(random.a_scales())),
-        b_scale_(std::span<const float>(random.b_scales())) {}
+        a_scale_(std::span<const float>(random.scale_a())),
+        b_scale_(std::span<const float>(random.scale_b())) {}
 
   [[nodiscard]] const RandomProblem& random() const { return random_; }
 
@@ -68,14 +68,14 @@ class Operands {
   void put(const Sample& sample, const GemmProblem& problem) {
     put_rows(a_, sample.rows, problem.a);
     put_rows(b_, sample.columns, problem.b);
-    a_scale_.copy_in(problem.a_scales.values);
-    b_scale_.copy_in(problem.b_scales.values);
+    a_scale_.copy_in(problem.scale_a.values);
+    b_scale_.copy_in(problem.scale_b.values);
   }
   void restore() {
     a_.copy_in(random_.a());
     b_.copy_in(random_.b());
-    a_scale_.copy_in(random_.a_scales());
-    b_scale_.copy_in(random_.b_scales());
+    a_scale_.copy_in(random_.scale_a());
+    b_scale_.copy_in(random_.scale_b());
   }
 
  private:

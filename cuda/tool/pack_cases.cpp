@@ -53,8 +53,8 @@ TileBatch pack_cases(std::span<const VectorCase> cases, const ProbedInstruction&
   const std::size_t scales = terms / static_cast<std::size_t>(probe.scales->block);
   batch.a.resize(cases.size() * row_bytes);
   batch.b.resize(cases.size() * row_bytes);
-  batch.a_scales.resize(cases.size() * scales);
-  batch.b_scales.resize(cases.size() * scales);
+  batch.scale_a.resize(cases.size() * scales);
+  batch.scale_b.resize(cases.size() * scales);
   batch.c.resize(cases.size());
   for (const VectorCase& one : cases) {
     check(one.a.size(), terms, "terms");
@@ -68,8 +68,8 @@ TileBatch pack_cases(std::span<const VectorCase> cases, const ProbedInstruction&
     const VectorCase& one = cases[i];
     pack_codes(one.a, probe.a_format, narrow, batch.a.data() + i * row_bytes);
     pack_codes(one.b, probe.b_format, narrow, batch.b.data() + i * row_bytes);
-    std::ranges::copy(one.scales_a, batch.a_scales.data() + i * scales);
-    std::ranges::copy(one.scales_b, batch.b_scales.data() + i * scales);
+    std::ranges::copy(one.scales_a, batch.scale_a.data() + i * scales);
+    std::ranges::copy(one.scales_b, batch.scale_b.data() + i * scales);
     batch.c[i] = std::bit_cast<float>(one.c);
   }
   return batch;

@@ -22,8 +22,8 @@ std::vector<float> ProbeRunner::run(const TileBatch& batch) {
   put(a_, batch.a);
   put(b_, batch.b);
   put(c_, batch.c);
-  put(a_scales_, batch.a_scales);
-  put(b_scales_, batch.b_scales);
+  put(a_scales_, batch.scale_a);
+  put(b_scales_, batch.scale_b);
   if (d_.size() < outputs) d_ = DeviceBuffer<float>(outputs);
   d_.fill(0xab);
   launch_probe(

@@ -117,17 +117,17 @@ void RandomProblem::set_recipe(Recipe recipe, std::int64_t promotion_interval, S
   };
   problem_.promotion_interval = promotion_interval;
   problem_.scale_order = order;
-  problem_.a_scales = {};
-  problem_.b_scales = {};
+  problem_.scale_a = {};
+  problem_.scale_b = {};
   if (recipe == Recipe::per_tensor) {
-    set(problem_.a_scales, a_scales_, m, 0, 1, "gemm.a_scales");
-    set(problem_.b_scales, b_scales_, n, 0, 1, "gemm.b_scales");
+    set(problem_.scale_a, a_scales_, m, 0, 1, "gemm.scale_a");
+    set(problem_.scale_b, b_scales_, n, 0, 1, "gemm.scale_b");
   } else if (recipe == Recipe::rowwise) {
-    set(problem_.a_scales, a_scales_, 1, 0, m, "gemm.a_scales");
-    set(problem_.b_scales, b_scales_, 1, 0, n, "gemm.b_scales");
+    set(problem_.scale_a, a_scales_, 1, 0, m, "gemm.scale_a");
+    set(problem_.scale_b, b_scales_, 1, 0, n, "gemm.scale_b");
   } else if (recipe == Recipe::blockwise) {
-    set(problem_.a_scales, a_scales_, 1, 128, m * blocks(k), "gemm.a_scales");
-    set(problem_.b_scales, b_scales_, 128, 128, blocks(n) * blocks(k), "gemm.b_scales");
+    set(problem_.scale_a, a_scales_, 1, 128, m * blocks(k), "gemm.scale_a");
+    set(problem_.scale_b, b_scales_, 128, 128, blocks(n) * blocks(k), "gemm.scale_b");
   }
   problem_.c_enters = gemm_detail::passing_place(problem_);
 }
@@ -135,8 +135,8 @@ void RandomProblem::set_recipe(Recipe recipe, std::int64_t promotion_interval, S
 void RandomProblem::set_scales(float a, float b) {
   a_scales_ = {a};
   b_scales_ = {b};
-  problem_.a_scales = {a_scales_, problem_.a.rows, 0};
-  problem_.b_scales = {b_scales_, problem_.b.rows, 0};
+  problem_.scale_a = {a_scales_, problem_.a.rows, 0};
+  problem_.scale_b = {b_scales_, problem_.b.rows, 0};
 }
 
 void RandomProblem::cancel_along_k(std::int64_t group) {

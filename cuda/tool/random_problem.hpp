@@ -48,8 +48,8 @@ class RandomProblem {
   /// The codes in memory, row by row.
   [[nodiscard]] const std::vector<std::uint8_t>& a() const { return a_; }
   [[nodiscard]] const std::vector<std::uint8_t>& b() const { return b_; }
-  [[nodiscard]] const std::vector<float>& a_scales() const { return a_scales_; }
-  [[nodiscard]] const std::vector<float>& b_scales() const { return b_scales_; }
+  [[nodiscard]] const std::vector<float>& scale_a() const { return a_scales_; }
+  [[nodiscard]] const std::vector<float>& scale_b() const { return b_scales_; }
 
  private:
   std::uint64_t seed_;

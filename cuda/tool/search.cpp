@@ -63,23 +63,23 @@ std::vector<float> run_cublaslt(const RandomProblem& random, const LtRun& run) {
   if (usual.split_k() > 1) fmt::print("  without splitting K: {}\n", whole.kernel());
 
   const auto m = static_cast<std::size_t>(run.size);
-  std::vector<float> a_scales = random.a_scales();
-  std::vector<float> b_scales = random.b_scales();
+  std::vector<float> scale_a = random.scale_a();
+  std::vector<float> scale_b = random.scale_b();
   if (run.scales == LtScales::blockwise) {
     // cuBLASLt wants A's scales with rows contiguous, B's rows padded to fours.
     const std::size_t depth = static_cast<std::size_t>(run.k + 127) / 128;
     const std::size_t padded = (depth + 3) / 4 * 4;
-    std::vector<float> b_padded(b_scales.size() / depth * padded);
-    for (std::size_t i = 0; i < a_scales.size(); ++i)
-      a_scales[i % depth * m + i / depth] = random.a_scales()[i];
-    for (std::size_t i = 0; i < b_scales.size(); ++i)
-      b_padded[i / depth * padded + i % depth] = b_scales[i];
-    b_scales = std::move(b_padded);
+    std::vector<float> b_padded(scale_b.size() / depth * padded);
+    for (std::size_t i = 0; i < scale_a.size(); ++i)
+      scale_a[i % depth * m + i / depth] = random.scale_a()[i];
+    for (std::size_t i = 0; i < scale_b.size(); ++i)
+      b_padded[i / depth * padded + i % depth] = scale_b[i];
+    scale_b = std::move(b_padded);
   }
   const DeviceBuffer<std::uint8_t> a{std::span<const std::uint8_t>(random.a())};
   const DeviceBuffer<std::uint8_t> b{std::span<const std::uint8_t>(random.b())};
-  const DeviceBuffer<float> a_s{std::span<const float>(a_scales)};
-  const DeviceBuffer<float> b_s{std::span<const float>(b_scales)};
+  const DeviceBuffer<float> a_s{std::span<const float>(scale_a)};
+  const DeviceBuffer<float> b_s{std::span<const float>(scale_b)};
   DeviceBuffer<float> d(random.outputs());
   d.fill(0xab);
   if (!whole.run(a.data(), b.data(), a_s.data(), b_s.data(), d.data())) {

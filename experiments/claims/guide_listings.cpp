@@ -141,8 +141,8 @@ double tiled_error(const ClaimContext& context, const LayerDraws& d) {
   problem.model = find_instruction_model("sm90.wgmma.e4m3").accumulator;
   problem.a = x.matrix();
   problem.b = w.matrix();
-  problem.a_scales = x.inverse();
-  problem.b_scales = w.inverse();
+  problem.scale_a = x.inverse();
+  problem.scale_b = w.inverse();
   problem.promotion_interval = 128;
   std::vector<float> y(kTokens * kOutputs);
   gemm_on(context.backend, problem, y, 1);

@@ -216,8 +216,8 @@ double backward_error(const ClaimContext& context, const Preset& preset, const s
   problem.model = find_instruction_model(model).accumulator;
   problem.a = a.matrix();
   problem.b = b.matrix();
-  problem.a_scales = a.inverse();
-  problem.b_scales = b.inverse();
+  problem.scale_a = a.inverse();
+  problem.scale_b = b.inverse();
   problem.promotion_interval = 128;
   std::vector<float> dx(static_cast<std::size_t>(dy.rows * wt.rows));
   gemm_on(context.backend, problem, dx, 1);

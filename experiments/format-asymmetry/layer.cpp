@@ -61,8 +61,8 @@ std::vector<float> fp8_product(const Quantized& a, const Quantized& b, const Pro
   problem.model = model_for(a.format, b.format, setup.exact);
   problem.a = a.matrix();
   problem.b = b.matrix();
-  problem.a_scales = a.scales();
-  problem.b_scales = b.scales();
+  problem.scale_a = a.scales();
+  problem.scale_b = b.scales();
   problem.promotion_interval = setup.promotion_interval;
   std::vector<float> d(a.rows * b.rows);
   gemm_on(setup.backend, problem, d, 1);

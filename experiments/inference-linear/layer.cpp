@@ -38,8 +38,8 @@ InferenceLoss inference_loss(const InferenceShape& shape, const std::vector<floa
   problem.model = find_instruction_model("sm90.wgmma.e4m3").accumulator;
   problem.a = quantized_x.matrix();
   problem.b = quantized_w.matrix();
-  problem.a_scales = quantized_x.inverse();
-  problem.b_scales = quantized_w.inverse();
+  problem.scale_a = quantized_x.inverse();
+  problem.scale_b = quantized_w.inverse();
   problem.promotion_interval = shape.promotion_interval;
   const auto outputs = static_cast<std::size_t>(shape.outputs);
   std::vector<float> y(x.size() / static_cast<std::size_t>(shape.inputs) * outputs);

@@ -33,8 +33,8 @@ std::vector<float> multiply(const Quantized& a, const Quantized& b, std::int64_t
   problem.model = find_instruction_model(kModel).accumulator;
   problem.a = a.matrix();
   problem.b = b.matrix();
-  problem.a_scales = a.scales();
-  problem.b_scales = b.scales();
+  problem.scale_a = a.scales();
+  problem.scale_b = b.scales();
   problem.promotion_interval = interval;
   std::vector<float> d(a.rows * b.rows);
   gemm_on(backend, problem, d, 1);

@@ -42,8 +42,8 @@ std::vector<float> product(const Backend& backend, const Coded& coded,
   problem.model = model;
   problem.a = coded.a.matrix();
   problem.b = coded.b.matrix();
-  problem.a_scales = coded.a.scales();
-  problem.b_scales = coded.b.scales();
+  problem.scale_a = coded.a.scales();
+  problem.scale_b = coded.b.scales();
   problem.promotion_interval = promotion_interval;
   std::vector<float> d(coded.a.rows * coded.b.rows);
   gemm_on(backend, problem, d, 1);

@@ -103,8 +103,8 @@ std::uint32_t draw_code(const Format& f, Profile profile, std::size_t k, Draws& 
 struct UnitCase {
   std::vector<std::uint32_t> a;
   std::vector<std::uint32_t> b;
-  std::vector<std::uint32_t> a_scales;
-  std::vector<std::uint32_t> b_scales;
+  std::vector<std::uint32_t> scale_a;
+  std::vector<std::uint32_t> scale_b;
   BlockScales scales;
   float c = 0.0F;
 };
@@ -179,10 +179,10 @@ UnitCase draw_case(const InstructionModel& m, Draws& draws) {
       return wide ? draws.bits() % 255 : static_cast<std::uint32_t>(127 + draws.between(-9, 9));
     };
     for (std::size_t i = 0; i < (k + block - 1) / block; ++i) {
-      one.a_scales.push_back(scale());
-      one.b_scales.push_back(scale());
+      one.scale_a.push_back(scale());
+      one.scale_b.push_back(scale());
       if (one.scales.format == FormatId::e8m0fnu)
-        largest += i == 0 ? static_cast<int>(one.a_scales[0] + one.b_scales[0]) - 254 : 0;
+        largest += i == 0 ? static_cast<int>(one.scale_a[0] + one.scale_b[0]) - 254 : 0;
     }
   }
   one.c =
@@ -215,8 +215,8 @@ void check_model(const InstructionModel& m, int cases, std::uint64_t seed, Kinds
   for (int i = 0; i < cases; ++i) {
     Draws draws(seed + static_cast<std::uint64_t>(i));
     UnitCase one = draw_case(m, draws);
-    one.scales.a = one.a_scales;
-    one.scales.b = one.b_scales;
+    one.scales.a = one.scale_a;
+    one.scales.b = one.scale_b;
     const auto sum_with = [&](float c) {
       return unit_oracle::dot(m.accumulator, fa, one.a, fb, one.b, one.scales, c);
     };

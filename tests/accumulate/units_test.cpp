@@ -316,17 +316,17 @@ TEST_CASE("mxf4nvf4: exact groups of 16 under their scales", "[accumulate][units
         bits(kInfinity));
   // A group's exponent is that of its scales: 576 under 2^0 counts as 2^0, so that 2^-35 beside
   // it stays, and takes part in the truncation of the whole.
-  const std::vector<std::uint32_t> a_scales{127, 127 - 35, 127, 127};
-  const std::vector<std::uint32_t> b_scales(4, 127);
+  const std::vector<std::uint32_t> scale_a{127, 127 - 35, 127, 127};
+  const std::vector<std::uint32_t> scale_b(4, 127);
   std::vector<float> a(64, 0.0F);
   std::vector<float> b(64, 0.0F);
   for (std::size_t i = 0; i < 4; ++i) a[i] = b[i] = 6.0F;
   a[16] = -1.0F;
   b[16] = 1.0F;
-  CHECK(scaled(m, a, b, FormatId::e8m0fnu, 16, a_scales, b_scales, 0) ==
+  CHECK(scaled(m, a, b, FormatId::e8m0fnu, 16, scale_a, scale_b, 0) ==
         bits(std::nextafter(144.0F, 0.0F)));
   a[16] = -0.5F;
-  CHECK(scaled(m, a, b, FormatId::e8m0fnu, 16, a_scales, b_scales, 0) == bits(144.0F));
+  CHECK(scaled(m, a, b, FormatId::e8m0fnu, 16, scale_a, scale_b, 0) == bits(144.0F));
   // A group whose products cancel has its exponent, 44, beside which 1 and c = 3 are nothing; one
   // of zeros, or under a scale of zero, has none.
   std::vector<float> x(64, 0.0F);

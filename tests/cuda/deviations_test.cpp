@@ -117,8 +117,8 @@ std::vector<Deviation> deviations() {
        [](Candidate& unit) { unit.model.halves_order = HalvesOrder::separate; }, Unheeded::nothing,
        [](const Model&) { return std::string("separate"); }},
       not_done<Unheeded::scales>([](const Model&) { return std::string("scales ignored"); }),
-      not_done<Unheeded::a_scales>([](const Model&) { return std::string("scales of A ignored"); }),
-      not_done<Unheeded::b_scales>([](const Model&) { return std::string("scales of B ignored"); }),
+      not_done<Unheeded::scale_a>([](const Model&) { return std::string("scales of A ignored"); }),
+      not_done<Unheeded::scale_b>([](const Model&) { return std::string("scales of B ignored"); }),
       not_done<Unheeded::negation>([](const Model&) { return std::string("negation ignored"); }),
       not_done<Unheeded::metadata>([](const Model&) { return std::string("metadata ignored"); }),
   };

@@ -107,12 +107,12 @@ TEST_CASE("a second rounding of a simulated cuBLASLt is named", "[cuda]") {
     const auto output = GENERATE(FormatId::bf16, FormatId::f16);
     const Simulated call(output, kHopper, Recipe::rowwise);
     Product sums = call.as(whole);
-    sums.problem.a_scales = {};
-    sums.problem.b_scales = {};
+    sums.problem.scale_a = {};
+    sums.problem.scale_b = {};
     std::vector<float> values = compute(sums);
     for (std::size_t i = 0; i < values.size(); ++i)
-      values[i] = rounded(output, values[i]) * call.random.b_scales()[i % 32] *
-                  call.random.a_scales()[i / 32];
+      values[i] = rounded(output, values[i]) * call.random.scale_b()[i % 32] *
+                  call.random.scale_a()[i / 32];
     CallModel planted = whole;
     planted.rounding = CallRounding::sum_too;
     require_named(call, cast_output(values, call.product.output), planted);
@@ -120,13 +120,13 @@ TEST_CASE("a second rounding of a simulated cuBLASLt is named", "[cuda]") {
   SECTION("of each part") {
     const Simulated call(FormatId::bf16);
     Product half = call.as({0, kWhole});
-    half.problem.a_scales = {};
-    half.problem.b_scales = {};
+    half.problem.scale_a = {};
+    half.problem.scale_b = {};
     std::vector<float> values = compute(take_k(half, 0, kK / 2));
     const std::vector<float> second = compute(take_k(half, kK / 2, kK));
     for (std::size_t i = 0; i < values.size(); ++i)
       values[i] = (rounded(FormatId::bf16, values[i]) + rounded(FormatId::bf16, second[i])) *
-                  call.random.b_scales()[0] * call.random.a_scales()[0];
+                  call.random.scale_b()[0] * call.random.scale_a()[0];
     require_named(call, cast_output(values, call.product.output),
                   {0,
                    {2, 64, SplitCut::contiguous, SplitOrder::serial},

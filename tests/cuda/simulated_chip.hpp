@@ -170,19 +170,19 @@ inline thread_local std::optional<LastResult> last_result;
 /// One output of one instruction, of which a row has block scales. `terms`: the first ones of a row
 /// that it takes; 0: all.
 inline float planted_result(const Row& a, const Row& b, float c,
-                            std::vector<std::uint8_t> a_scales = {},
-                            std::vector<std::uint8_t> b_scales = {}, std::size_t terms = 0) {
+                            std::vector<std::uint8_t> scale_a = {},
+                            std::vector<std::uint8_t> scale_b = {}, std::size_t terms = 0) {
   const auto forget = [](std::vector<std::uint8_t>& scales, Unheeded own) {
     if (planted.unheeded != Unheeded::scales && planted.unheeded != own) return;
     // 2^0 of either format.
     for (std::uint8_t& scale : scales)
       scale = planted.probe.scales->format == ScaleFormat::ue8m0 ? 127 : 7 << 3;
   };
-  forget(a_scales, Unheeded::a_scales);
-  forget(b_scales, Unheeded::b_scales);
+  forget(scale_a, Unheeded::scale_a);
+  forget(scale_b, Unheeded::scale_b);
   VectorCase one;
-  one.scales_a = std::move(a_scales);
-  one.scales_b = std::move(b_scales);
+  one.scales_a = std::move(scale_a);
+  one.scales_b = std::move(scale_b);
   one.a = codes_of(a, planted.probe.a_format);
   one.b = codes_of(b, planted.probe.b_format);
   if (terms > 0) {

@@ -83,14 +83,14 @@ template <int kScaleCount>
 struct SimulatedScaledMma {
   static constexpr int kScales = kScaleCount;
   static void issue(float (&sums)[4], const std::uint32_t (&a)[4], const std::uint32_t (&b)[2],
-                    std::uint32_t a_scales, std::uint32_t b_scales) {
+                    std::uint32_t scale_a, std::uint32_t scale_b) {
     static std::array<std::array<std::uint32_t, 2>, 128> shown;
     const int thread = static_cast<int>(threadIdx.x);
     const int lane = thread % 32;
     show_a(a);
     for (int reg = 0; reg < 2; ++reg)
       b_fragments.put(thread / 32 * 8 + lane / 4, lane % 4 * 4 + 16 * reg, b[reg]);
-    shown[threadIdx.x] = {a_scales, b_scales};
+    shown[threadIdx.x] = {scale_a, scale_b};
     __syncthreads();
     const auto scales = [&](int from, std::size_t side) {
       std::vector<std::uint8_t> bytes;

@@ -10,9 +10,8 @@ inline std::vector<float> simulate(const TileBatch& batch) {
   shared_windows.forget();
   last_result.reset();
   std::vector<float> d(static_cast<std::size_t>(batch.tiles) * kTileOutputs, -1.0F);
-  const TileArguments arguments{
-      batch.a.data(), batch.b.data(),        batch.c.data(),       d.data(),
-      batch.steps,    batch.a_scales.data(), batch.b_scales.data()};
+  const TileArguments arguments{batch.a.data(), batch.b.data(),       batch.c.data(),      d.data(),
+                                batch.steps,    batch.scale_a.data(), batch.scale_b.data()};
   const auto launch = [&](auto kernel) {
     device_on_host::launch({static_cast<unsigned>(batch.tiles), 1, 1}, 128,
                            [&] { kernel(arguments); });

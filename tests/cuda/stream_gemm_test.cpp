@@ -227,8 +227,7 @@ TEST_CASE("what the device cannot compute is refused before anything is queued",
   refused(problem, "model: expected a fused dot product");
   // Its scales would be read on the host: the address is one of the device.
   problem.model = find_instruction_model("sm100.tcgen05.mxf8f6f4.e4m3").accumulator;
-  problem.a_scales =
-      problem.b_scales = {{std::bit_cast<const float*>(std::uintptr_t{64}), 6}, 1, 32};
+  problem.scale_a = problem.scale_b = {{std::bit_cast<const float*>(std::uintptr_t{64}), 6}, 1, 32};
   refused(problem, "model: expected a fused dot product");
   problem = random.problem();
   problem.a.format = FormatId::e2m1;
@@ -237,10 +236,10 @@ TEST_CASE("what the device cannot compute is refused before anything is queued",
   problem.b.k = 32;
   refused(problem, "b: expected [n, k] with k = 64");
   problem = random.problem();
-  problem.a_scales = {{std::bit_cast<const float*>(std::uintptr_t{64}), 3}, 1, 0};
-  refused(problem, "a_scales: expected [ceil(2/1), ceil(64/64)] = [2, 1], got 3 values");
-  problem.a_scales = {{std::bit_cast<const float*>(std::uintptr_t{66}), 2}, 1, 0};
-  refused(problem, "a_scales: expected an address that is a multiple of 4");
+  problem.scale_a = {{std::bit_cast<const float*>(std::uintptr_t{64}), 3}, 1, 0};
+  refused(problem, "scale_a: expected [ceil(2/1), ceil(64/64)] = [2, 1], got 3 values");
+  problem.scale_a = {{std::bit_cast<const float*>(std::uintptr_t{66}), 2}, 1, 0};
+  refused(problem, "scale_a: expected an address that is a multiple of 4");
   problem = random.problem();
   problem.promotion_interval = 5;
   refused(problem, "promotion_interval: expected 0 or a multiple of the model's 32 terms");

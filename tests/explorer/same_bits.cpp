@@ -236,12 +236,12 @@ void products(Report& report) {
   constexpr std::int64_t kN = 9;
   constexpr std::int64_t kK = 256;
   const RandomStream random = stream("products");
-  std::vector<float> a_scales(kM * 2);
-  std::vector<float> b_scales(kN * 2);
-  for (std::size_t i = 0; i < a_scales.size(); ++i)
-    a_scales[i] = static_cast<float>(0.001 + random.uniform(i));
-  for (std::size_t i = 0; i < b_scales.size(); ++i)
-    b_scales[i] = static_cast<float>(0.001 + random.uniform(1000 + i));
+  std::vector<float> scale_a(kM * 2);
+  std::vector<float> scale_b(kN * 2);
+  for (std::size_t i = 0; i < scale_a.size(); ++i)
+    scale_a[i] = static_cast<float>(0.001 + random.uniform(i));
+  for (std::size_t i = 0; i < scale_b.size(); ++i)
+    scale_b[i] = static_cast<float>(0.001 + random.uniform(1000 + i));
   for (const InstructionModel& model : instruction_models()) {
     if (format(model.a_format).storage_bits != 8 || format(model.b_format).storage_bits != 8)
       continue;
@@ -261,8 +261,8 @@ void products(Report& report) {
             p.model = model.accumulator;
             p.a = CodeMatrix::row_major(model.a_format, a, kM, kK);
             p.b = CodeMatrix::row_major(model.b_format, b, kN, kK);
-            p.a_scales = {a_scales, 1, 128};
-            p.b_scales = {b_scales, 1, 128};
+            p.scale_a = {scale_a, 1, 128};
+            p.scale_b = {scale_b, 1, 128};
             p.promotion_interval = 128;
             p.scale_order = order;
             std::vector<float> d(kM * kN);

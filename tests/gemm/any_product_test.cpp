@@ -95,8 +95,8 @@ struct AnyProduct {
   ScatteredMatrix a;
   ScatteredMatrix b;
   std::vector<float> c;
-  TileScales a_scales;
-  TileScales b_scales;
+  TileScales scale_a;
+  TileScales scale_b;
   bool must_vary;        ///< scales of one operand change along K
   bool by_unit = false;  ///< the instruction applies the scales
   FormatId scale_format = FormatId::e8m0fnu;
@@ -121,8 +121,8 @@ struct AnyProduct {
     }
     problem.scale_order = draws.any_of(scale_orders());
     draw_scales(draws);
-    problem.a_scales = a_scales.view;
-    problem.b_scales = b_scales.view;
+    problem.scale_a = scale_a.view;
+    problem.scale_b = scale_b.view;
     if (problem.c != nullptr) problem.c_enters = draws.any_of(places());
   }
 
@@ -139,15 +139,15 @@ struct AnyProduct {
       const std::int64_t end = interval == 0 ? shape.k : std::min(begin + interval, shape.k);
       const float partial = part(i, j, begin, end, begin == 0 && first ? of_c : 0.0F);
       if (blocks)
-        sum = scaled(partial, a_scales.at(i, begin, shape.k), b_scales.at(j, begin, shape.k), sum);
+        sum = scaled(partial, scale_a.at(i, begin, shape.k), scale_b.at(j, begin, shape.k), sum);
       else
         sum = interval == 0 ? partial : sum + partial;
       begin = end;
     }
     const float last = place == CPlacement::epilogue ? of_c : 0.0F;
     if (scales_the_whole())
-      return by_unit ? scaled(sum, a_scales.view.tensor_scale, b_scales.view.tensor_scale, last)
-                     : scaled(sum, a_scales.at(i, 0, shape.k), b_scales.at(j, 0, shape.k), last);
+      return by_unit ? scaled(sum, scale_a.view.tensor_scale, scale_b.view.tensor_scale, last)
+                     : scaled(sum, scale_a.at(i, 0, shape.k), scale_b.at(j, 0, shape.k), last);
     return place == CPlacement::epilogue ? sum + of_c : sum;
   }
 
@@ -155,11 +155,11 @@ struct AnyProduct {
   static constexpr std::int64_t kIntervals[] = {1, 7, 12, 16, 32, 33, 48, 96};
 
   [[nodiscard]] bool scales_by_block() const {
-    return !by_unit && (a_scales.vary(shape.k) || b_scales.vary(shape.k));
+    return !by_unit && (scale_a.vary(shape.k) || scale_b.vary(shape.k));
   }
   [[nodiscard]] bool scales_the_whole() const {
-    if (by_unit) return a_scales.view.tensor_scale != 1.0F || b_scales.view.tensor_scale != 1.0F;
-    return !scales_by_block() && (!a_scales.values.empty() || !b_scales.values.empty());
+    if (by_unit) return scale_a.view.tensor_scale != 1.0F || scale_b.view.tensor_scale != 1.0F;
+    return !scales_by_block() && (!scale_a.values.empty() || !scale_b.values.empty());
   }
   [[nodiscard]] std::vector<CPlacement> places() const {
     using enum CPlacement;
@@ -187,9 +187,9 @@ struct AnyProduct {
     }
     const bool first_varies = draws.one_in(2);
     const auto draw = [&](TileScales& scales, std::int64_t rows) {
-      const bool alone = by_unit && &scales == &b_scales && a_scales.values.empty();
+      const bool alone = by_unit && &scales == &scale_b && scale_a.values.empty();
       if (!alone && !must_vary && draws.one_in(by_unit ? 4 : 2)) return;
-      const bool varies = must_vary && (&scales == &a_scales) == first_varies;
+      const bool varies = must_vary && (&scales == &scale_a) == first_varies;
       const std::int64_t row_blocks[] = {1, 2, 3, 5, 64, rows, rows + 1};
       scales.view.row_block = std::max<std::int64_t>(draws.any_of(row_blocks), 1);
       // Of either operand alone: all of K, or more than that.
@@ -215,9 +215,9 @@ struct AnyProduct {
       if (by_unit) scales.view.format = scale_format;
       scales.view.values = scales.values;
     };
-    draw(a_scales, shape.m);
-    draw(b_scales, shape.n);
-    by_unit = by_unit && (!a_scales.values.empty() || !b_scales.values.empty());
+    draw(scale_a, shape.m);
+    draw(scale_b, shape.n);
+    by_unit = by_unit && (!scale_a.values.empty() || !scale_b.values.empty());
   }
 
   /// c and the products of terms [begin, end), with the instruction's own scales.
@@ -226,8 +226,7 @@ struct AnyProduct {
     const auto x = a.part(i, begin, end);
     const auto y = b.part(j, begin, end);
     if (!by_unit) return dot_product(problem.model, a.view.format, x, b.view.format, y, start);
-    const std::int64_t block =
-        a_scales.values.empty() ? b_scales.view.k_block : a_scales.view.k_block;
+    const std::int64_t block = scale_a.values.empty() ? scale_b.view.k_block : scale_a.view.k_block;
     const auto codes = [&](const TileScales& scales, std::int64_t row) {
       std::vector<std::uint32_t> all;
       for (std::int64_t k = begin; k < end; k += block) {
@@ -239,8 +238,8 @@ struct AnyProduct {
       }
       return all;
     };
-    const auto of_a = codes(a_scales, i);
-    const auto of_b = codes(b_scales, j);
+    const auto of_a = codes(scale_a, i);
+    const auto of_b = codes(scale_b, j);
     return dot_product(problem.model, a.view.format, x, b.view.format, y,
                        {scale_format, static_cast<int>(block), of_a, of_b}, start);
   }
@@ -316,12 +315,11 @@ void check_product(const InstructionModel& m, std::uint64_t seed,
   INFO(m.name << " seed " << seed << ": " << shape.m << "x" << shape.n << "x" << shape.k
               << ", data " << static_cast<int>(data) << ", start " << static_cast<int>(start)
               << ", promotion " << p.promotion_interval << ", scales of a per "
-              << p.a_scales.row_block << "x" << p.a_scales.k_block << " ("
-              << p.a_scales.values.size() << "), of b per " << p.b_scales.row_block << "x"
-              << p.b_scales.k_block << " (" << p.b_scales.values.size() << "), "
-              << to_string(p.scale_order) << ", C " << to_string(p.c_enters) << ", strides "
-              << p.a.row_stride << "," << p.a.k_stride << " and " << p.b.row_stride << ","
-              << p.b.k_stride);
+              << p.scale_a.row_block << "x" << p.scale_a.k_block << " (" << p.scale_a.values.size()
+              << "), of b per " << p.scale_b.row_block << "x" << p.scale_b.k_block << " ("
+              << p.scale_b.values.size() << "), " << to_string(p.scale_order) << ", C "
+              << to_string(p.c_enters) << ", strides " << p.a.row_stride << "," << p.a.k_stride
+              << " and " << p.b.row_stride << "," << p.b.k_stride);
   std::vector<float> got(expected.size(), 42.0F);
   gemm_reference(p, got);
   INFO("reference");

@@ -60,8 +60,8 @@ TEST_CASE("block scales enter the instruction, on every target and with promotio
       const std::int64_t blocks = (shape.k + kind.block - 1) / kind.block;
       const Scales a(kind.format, shape.m * blocks, seed);
       const Scales b(kind.format, shape.n * blocks, seed + 1000);
-      p.a_scales = {a.values, 1, kind.block};
-      p.b_scales = {b.values, 1, kind.block};
+      p.scale_a = {a.values, 1, kind.block};
+      p.scale_b = {b.values, 1, kind.block};
       CHECK(applies_scales(p));
       check_all_targets(p);
       std::vector<float> d(static_cast<std::size_t>(shape.m * shape.n));
@@ -101,20 +101,20 @@ TEST_CASE("block scales that the instruction does not take are said", "[gemm]") 
   GemmProblem& p = operands.problem;
   std::vector<float> d(4);
   std::vector<float> scales(4, 0.25F);
-  p.a_scales = {scales, 1, 32};
+  p.scale_a = {scales, 1, 32};
   gemm(p, d);  // of one operand alone: the other one's are 1
   scales[3] = 0.3F;
-  CHECK_THROWS_WITH(gemm(p, d), contains("a_scales") && contains("row 1, term 32"));
+  CHECK_THROWS_WITH(gemm(p, d), contains("scale_a") && contains("row 1, term 32"));
   // Every bit of a scale counts, also the last one.
   for (int bit = 0; bit < 23; ++bit) {
     INFO("fraction bit " << bit);
     scales[3] = std::bit_cast<float>(std::bit_cast<std::uint32_t>(0.25F) | 1U << bit);
-    CHECK_THROWS_WITH(gemm(p, d), contains("a_scales") && contains("row 1, term 32"));
+    CHECK_THROWS_WITH(gemm(p, d), contains("scale_a") && contains("row 1, term 32"));
   }
   scales[3] = 0.25F;
-  p.a_scales.k_block = 16;
+  p.scale_a.k_block = 16;
   const std::vector<float> finer(8, 0.25F);
-  p.a_scales.values = finer;
+  p.scale_a.values = finer;
   CHECK_FALSE(applies_scales(p));  // ordinary scales along K then, which need promotion
   CHECK_THROWS_WITH(gemm(p, d), contains("promotion_interval"));
 }
@@ -126,11 +126,11 @@ TEST_CASE("a scale of a whole tensor without scales of its tiles is refused", "[
   const std::vector<float> one(1, 1.0F);
   for (const bool of_a : {true, false}) {
     GemmProblem p = operands.problem;
-    InverseScales& scales = of_a ? p.a_scales : p.b_scales;
+    InverseScales& scales = of_a ? p.scale_a : p.scale_b;
     scales.tensor_scale = 2.0F;
     CHECK_THROWS_WITH(gemm(p, d),
-                      contains(of_a ? "a_scales.tensor_scale: expected 1 if there are no"
-                                    : "b_scales.tensor_scale: expected 1 if there are no"));
+                      contains(of_a ? "scale_a.tensor_scale: expected 1 if there are no"
+                                    : "scale_b.tensor_scale: expected 1 if there are no"));
     scales.values = one;
     scales.row_block = of_a ? 2 : 3;
     scales.k_block = 0;
@@ -144,7 +144,7 @@ TEST_CASE("an operand without rows has no tiles, and any tensor scale", "[gemm]"
   for (const bool of_a : {true, false}) {
     GemmProblem p = operands.problem;
     (of_a ? p.a : p.b).rows = 0;
-    (of_a ? p.a_scales : p.b_scales).tensor_scale = 0.0F;
+    (of_a ? p.scale_a : p.scale_b).tensor_scale = 0.0F;
     CHECK_NOTHROW(gemm(p, {}));
   }
 }
@@ -166,15 +166,15 @@ TEST_CASE("tensor scales of either operand scale what a block-scaled instruction
           GemmProblem plain = operands.problem;
           plain.promotion_interval = interval;
           plain.c = nullptr;
-          plain.a_scales = {a.values, 1, kind.block, kind.format};
-          plain.b_scales = {b.values, 1, kind.block, kind.format};
+          plain.scale_a = {a.values, 1, kind.block, kind.format};
+          plain.scale_b = {b.values, 1, kind.block, kind.format};
           std::vector<float> sums(operands.c.size());
           gemm_reference(plain, sums);
           for (const ScaleOrder order : scale_orders())
             for (const bool with_c : {false, true}) {
               GemmProblem p = plain;
-              p.a_scales.tensor_scale = of_a;
-              p.b_scales.tensor_scale = of_b;
+              p.scale_a.tensor_scale = of_a;
+              p.scale_b.tensor_scale = of_b;
               p.scale_order = order;
               if (with_c) p.c = operands.c.data();
               p.c_enters = CPlacement::epilogue;
@@ -208,8 +208,8 @@ TEST_CASE("scales in tiles of several intervals are not the instruction's own", 
     for (std::uint64_t i = 0; i < 33; ++i)
       values.push_back(static_cast<float>(0.5 + stream.uniform(i)));
     p.promotion_interval = 32;
-    p.a_scales = {std::span(values).first(15), 1, 64};
-    p.b_scales = {std::span(values).last(18), 1, 64};
+    p.scale_a = {std::span(values).first(15), 1, 64};
+    p.scale_b = {std::span(values).last(18), 1, 64};
     for (const CPlacement place : possible_c_placements(p)) {
       p.c_enters = place;
       INFO(to_string(place));

@@ -49,7 +49,7 @@ TEST_CASE("C = 16385: the accumulator holds 14 bits of it, FP32 all", "[gemm]") 
   // Scales of 1, or an interval that promotes once, do not change what a named place means.
   const std::vector<float> one{1.0F};
   Ones scaled(32, 16385.0F);
-  scaled.problem.a_scales = {one, 1, 0};
+  scaled.problem.scale_a = {one, 1, 0};
   CHECK(scaled.result(CPlacement::accumulator) == kept);
   CHECK(scaled.result(CPlacement::epilogue) == 16417.0F);
   Ones promoted(32, 16385.0F);
@@ -62,7 +62,7 @@ TEST_CASE("C = 16385: the accumulator holds 14 bits of it, FP32 all", "[gemm]") 
 TEST_CASE("C with promotion or scales needs a place that they have", "[gemm]") {
   const std::vector<float> one{1.0F};
   Ones scaled(64, 1.0F);
-  scaled.problem.a_scales = {one, 1, 0};
+  scaled.problem.scale_a = {one, 1, 0};
   CHECK_THROWS_WITH(scaled.result(CPlacement::unnamed),
                     contains("c_enters: expected accumulator or epilogue (with scales, the bits "
                              "depend on where C enters), got nothing"));
@@ -112,8 +112,8 @@ TEST_CASE("C in its place, step by step", "[gemm]") {
   CHECK(result(CPlacement::promoted_sum) == bits(c + p0 + p1 + p2));
   CHECK(result(CPlacement::epilogue) == bits((p0 + p1 + p2) + c));
 
-  p.a_scales = {s_a, 1, 128};
-  p.b_scales = {s_b, 1, 128};
+  p.scale_a = {s_a, 1, 128};
+  p.scale_b = {s_b, 1, 128};
   const auto scaled = [&](float first, float start) {
     const float one = std::fma(s_a[0] * s_b[0], first, start);
     return std::fma(s_a[2] * s_b[2], p2, std::fma(s_a[1] * s_b[1], p1, one));
@@ -122,8 +122,8 @@ TEST_CASE("C in its place, step by step", "[gemm]") {
   CHECK(result(CPlacement::promoted_sum) == bits(scaled(p0, c)));
   CHECK(result(CPlacement::epilogue) == bits(scaled(p0, 0.0F) + c));
 
-  p.a_scales = {std::span(s_a).first(1), 1, 0};
-  p.b_scales = {};
+  p.scale_a = {std::span(s_a).first(1), 1, 0};
+  p.scale_b = {};
   CHECK(result(CPlacement::accumulator) == bits(s_a[0] * (part(0, 128, c) + p1 + p2)));
   CHECK(result(CPlacement::epilogue) == bits(std::fma(s_a[0], p0 + p1 + p2, c)));
   p.promotion_interval = 0;
@@ -154,8 +154,8 @@ TEST_CASE("every place of C keeps the reference's bits on every target", "[gemm]
               random_c(Start::normal, shape.m * tiles, RandomStream(seed, "scale a"));
           const std::vector<float> s_b =
               random_c(Start::normal, (shape.n + 31) / 32 * tiles, RandomStream(seed, "scale b"));
-          if (k_block >= 0) p.a_scales = {s_a, 1, k_block};
-          if (k_block >= 0) p.b_scales = {s_b, 32, k_block};
+          if (k_block >= 0) p.scale_a = {s_a, 1, k_block};
+          if (k_block >= 0) p.scale_b = {s_b, 32, k_block};
           p.scale_order = scale_orders()[seed % scale_orders().size()];
           const std::vector<CPlacement> possible = possible_c_placements(p);
           if (std::find(possible.begin(), possible.end(), place) == possible.end()) continue;
@@ -191,14 +191,14 @@ TEST_CASE("tensor scales multiply every scale first, wherever C enters", "[gemm]
         };
         const std::vector<float> a_times = times(a, 0.3F);
         const std::vector<float> b_times = times(b, 1.7F);
-        p.a_scales = {a, 1, a_block, FormatId::f32, 0.3F};
-        p.b_scales = {b, 1, b_block, FormatId::f32, 1.7F};
+        p.scale_a = {a, 1, a_block, FormatId::f32, 0.3F};
+        p.scale_b = {b, 1, b_block, FormatId::f32, 1.7F};
         const std::vector<CPlacement> possible = possible_c_placements(p);
         if (std::find(possible.begin(), possible.end(), place) == possible.end()) continue;
         p.c_enters = place;
         GemmProblem one_level = p;
-        one_level.a_scales = {a_times, 1, a_block};
-        one_level.b_scales = {b_times, 1, b_block};
+        one_level.scale_a = {a_times, 1, a_block};
+        one_level.scale_b = {b_times, 1, b_block};
         std::vector<float> expected(operands.c.size());
         gemm_reference(one_level, expected);
         INFO(name << " k_blocks " << a_block << ", " << b_block << " " << to_string(place) << " "
@@ -226,13 +226,13 @@ TEST_CASE("places of C have names, and only some are possible", "[gemm]") {
   const std::vector<CPlacement> all{accumulator, promoted_sum, epilogue};
   CHECK(possible_c_placements(p) == two);
   CHECK(c_placement(p) == accumulator);
-  p.a_scales = {std::span(ones).first(1), 1, 0};
+  p.scale_a = {std::span(ones).first(1), 1, 0};
   CHECK(possible_c_placements(p) == two);
   p.promotion_interval = 32;
   CHECK(possible_c_placements(p) == two);
-  p.b_scales = {ones, 1, 32};  // which changes along K
+  p.scale_b = {ones, 1, 32};  // which changes along K
   CHECK(possible_c_placements(p) == all);
-  p.a_scales = p.b_scales = {};
+  p.scale_a = p.scale_b = {};
   CHECK(possible_c_placements(p) == all);
   p.c_enters = epilogue;
   CHECK(c_placement(p) == epilogue);

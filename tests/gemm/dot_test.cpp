@@ -165,10 +165,10 @@ TEST_CASE("few rows keep the reference's bits with promotion and scales", "[gemm
               values[i] = std::exp2(static_cast<float>(RandomStream(seed, stream).normal(i)));
             return values;
           };
-          const std::vector<float> a_scales = scales(shape.m, g.a_rows, "scale a");
-          const std::vector<float> b_scales = scales(shape.n, g.b_rows, "scale b");
-          if (g.a_rows != 0) p.a_scales = {a_scales, g.a_rows, g.k_block};
-          if (g.b_rows != 0) p.b_scales = {b_scales, g.b_rows, g.k_block};
+          const std::vector<float> scale_a = scales(shape.m, g.a_rows, "scale a");
+          const std::vector<float> scale_b = scales(shape.n, g.b_rows, "scale b");
+          if (g.a_rows != 0) p.scale_a = {scale_a, g.a_rows, g.k_block};
+          if (g.b_rows != 0) p.scale_b = {scale_b, g.b_rows, g.k_block};
           INFO(name << " m " << m << " interval " << interval << " order "
                     << to_string(p.scale_order) << " k_block " << g.k_block << " seed " << seed);
           check_all_targets(p);

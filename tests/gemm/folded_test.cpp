@@ -103,13 +103,13 @@ TEST_CASE("folded panels: rows, slabs, promotion and scales keep the reference's
           GemmProblem& p = operands.problem;
           p.promotion_interval = interval;
           const std::int64_t blocks = interval == 0 ? 1 : (shape.k + interval - 1) / interval;
-          const auto a_scales =
+          const auto scale_a =
               random_c(Start::normal, shape.m * blocks, RandomStream(seed, "scales of a"));
-          const auto b_scales =
+          const auto scale_b =
               random_c(Start::normal, shape.n * blocks, RandomStream(seed, "scales of b"));
           if (scaled) {
-            p.a_scales = {a_scales, 1, interval};
-            p.b_scales = {b_scales, 1, interval};
+            p.scale_a = {scale_a, 1, interval};
+            p.scale_b = {scale_b, 1, interval};
           }
           check_all_targets(p);
         }

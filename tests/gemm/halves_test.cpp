@@ -102,7 +102,7 @@ TEST_CASE("scales whose block is longer than K stay on a K that is filled up", "
   const std::vector<float> scales{0.5F, 3.0F, 0.75F, 1e-20F};
   GemmProblem& p = operands.problem;
   for (const std::int64_t k_block : {0, 37, 50}) {
-    p.a_scales = {scales, 1, k_block};
+    p.scale_a = {scales, 1, k_block};
     check_all_targets(p);
     p.promotion_interval = 64;
     check_all_targets(p);
@@ -112,9 +112,9 @@ TEST_CASE("scales whose block is longer than K stay on a K that is filled up", "
   for (int j = 0; j < 33; ++j) columns.push_back(0.3F * static_cast<float>(j + 1));
   for (const bool both : {false, true})
     for (const std::int64_t k_block : {0, 37, 50}) {
-      p.a_scales = {};
-      if (both) p.a_scales = {scales, 1, 0};
-      p.b_scales = {columns, 1, k_block};
+      p.scale_a = {};
+      if (both) p.scale_a = {scales, 1, 0};
+      p.scale_b = {columns, 1, k_block};
       for (const std::int64_t interval : {0, 64}) {
         INFO("both " << both << " k_block " << k_block << " interval " << interval);
         p.promotion_interval = interval;
@@ -140,8 +140,8 @@ TEST_CASE("halves of few rows take columns in parts, with their scales and C", "
             values.push_back(static_cast<float>(std::exp2(random.normal(i))));
           const std::int64_t tiles = k_block == 0 ? 1 : (shape.k + k_block - 1) / k_block;
           const std::int64_t blocks = (shape.n + row_block - 1) / row_block;
-          p.b_scales = {std::span(values).first(static_cast<std::size_t>(blocks * tiles)),
-                        row_block, k_block};
+          p.scale_b = {std::span(values).first(static_cast<std::size_t>(blocks * tiles)), row_block,
+                       k_block};
           if (k_block != 0) p.promotion_interval = 32;
           if (p.c != nullptr) p.c_enters = possible_c_placements(p).front();
           INFO(name << " " << shape.m << "x" << shape.n << "x" << shape.k << " tiles " << row_block

@@ -155,10 +155,10 @@ TEST_CASE("promotion and all scales in all orders keep the reference's bits", "[
                 values[i] = std::exp2(static_cast<float>(RandomStream(seed, stream).normal(i)));
               return values;
             };
-            const std::vector<float> a_scales = scales(shape.m, g.a_rows, "scale a");
-            const std::vector<float> b_scales = scales(shape.n, g.b_rows, "scale b");
-            p.a_scales = {a_scales, g.a_rows, g.k_block};
-            if (seed % 5 != 0) p.b_scales = {b_scales, g.b_rows, g.k_block};
+            const std::vector<float> scale_a = scales(shape.m, g.a_rows, "scale a");
+            const std::vector<float> scale_b = scales(shape.n, g.b_rows, "scale b");
+            p.scale_a = {scale_a, g.a_rows, g.k_block};
+            if (seed % 5 != 0) p.scale_b = {scale_b, g.b_rows, g.k_block};
             INFO(name << " interval " << interval << " order " << to_string(order) << " k_block "
                       << g.k_block << " seed " << seed);
             check_all_targets(p);

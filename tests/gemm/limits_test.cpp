@@ -75,9 +75,9 @@ TEST_CASE("sums that round to zero keep the reference's sign under promotion and
           p.promotion_interval = interval;
           const std::vector<float> scales(static_cast<std::size_t>(shape.n * 3), scale);
           if (scale != 0.0F) {
-            p.a_scales = {.values = std::span(scales).first(static_cast<std::size_t>(shape.m)),
-                          .k_block = 0};
-            if (interval != 0) p.b_scales = {.values = scales, .k_block = interval};
+            p.scale_a = {.values = std::span(scales).first(static_cast<std::size_t>(shape.m)),
+                         .k_block = 0};
+            if (interval != 0) p.scale_b = {.values = scales, .k_block = interval};
           }
           const bool in_blocks = scale != 0.0F && interval != 0;
           p.c_enters = scale == 0.0F && interval == 0 ? CPlacement::accumulator

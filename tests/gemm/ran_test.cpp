@@ -105,7 +105,7 @@ TEST_CASE("what ran is said of products in parts", "[gemm][ran]") {
       p.promotion_interval = interval;
       p.c_enters = place;
       const std::vector<float> scales(static_cast<std::size_t>(shape.m * 3), 0.5F);
-      if (of_blocks) p.a_scales = {scales, 1, 32};
+      if (of_blocks) p.scale_a = {scales, 1, 32};
       std::vector<float> expected(operands.c.size());
       std::vector<float> got(operands.c.size());
       gemm_reference(p, expected);

@@ -92,8 +92,8 @@ TEST_CASE("the scale orders, block by block", "[gemm]") {
   const float c = 0.1F;
   one.problem.c = &c;
   one.problem.c_enters = CPlacement::promoted_sum;
-  one.problem.a_scales = {s_a, 1, 128};
-  one.problem.b_scales = {s_b, 128, 128};
+  one.problem.scale_a = {s_a, 1, 128};
+  one.problem.scale_b = {s_b, 128, 128};
   one.problem.promotion_interval = 128;
   const float p0 = one.partial(0, 128);
   const float p1 = one.partial(128, 128);
@@ -119,7 +119,7 @@ TEST_CASE("scales that do not change along K apply once, to the whole sum", "[ge
   OneElement one(96);
   const std::vector<float> s_a{0.3F};
   const float c = 0.25F;
-  one.problem.a_scales = {s_a, 1, 0};
+  one.problem.scale_a = {s_a, 1, 0};
   CHECK(bits(one.result()) == bits(s_a[0] * one.partial(0, 96)));
   one.problem.c = &c;
   one.problem.c_enters = CPlacement::epilogue;
@@ -159,10 +159,10 @@ TEST_CASE("arguments that do not fit are named", "[gemm]") {
   one.problem.promotion_interval = 100;
   CHECK_THROWS_WITH(one.result(), contains("promotion_interval: expected 0 or a multiple"));
   one.problem.promotion_interval = 128;
-  one.problem.a_scales = {scales, 1, 128};
-  CHECK_THROWS_WITH(one.result(), contains("a_scales: expected") && contains("[1, 2]") &&
+  one.problem.scale_a = {scales, 1, 128};
+  CHECK_THROWS_WITH(one.result(), contains("scale_a: expected") && contains("[1, 2]") &&
                                       contains("got 3 values"));
-  one.problem.a_scales = {std::span(scales).first(2), 1, 128};
+  one.problem.scale_a = {std::span(scales).first(2), 1, 128};
   one.problem.promotion_interval = 0;
   CHECK_THROWS_WITH(one.result(), contains("promotion_interval: expected a divisor"));
   one.problem.b.k = 255;
@@ -180,7 +180,7 @@ TEST_CASE("arguments of A and of B that do not fit are named each", "[gemm]") {
     const auto refused = [&](const auto& change, const std::string& says) {
       GemmProblem p = one.problem;
       p.promotion_interval = 128;
-      change(p, of_a ? p.a : p.b, of_a ? p.a_scales : p.b_scales);
+      change(p, of_a ? p.a : p.b, of_a ? p.scale_a : p.scale_b);
       INFO(says);
       CHECK_THROWS_WITH(validate(p, 1), contains(says));
     };
@@ -243,7 +243,7 @@ TEST_CASE("a NaN of C is canonical, also without products", "[gemm]") {
             p.a.k = p.b.k = k;
             p.c = &c;
             p.promotion_interval = interval;
-            if (scaled) p.a_scales = {scale, 1, 0};
+            if (scaled) p.scale_a = {scale, 1, 0};
             p.c_enters = place;
             if (place == CPlacement::promoted_sum && (interval == 0 || scaled)) continue;
             INFO("k " << k << " interval " << interval << " scaled " << scaled << " "
@@ -270,7 +270,7 @@ TEST_CASE("a product of nothing is C, and its scales do not count", "[gemm]") {
   CHECK(d == std::vector<float>(6, 0.0F));
   p.c = c.data();
   for (const bool scaled : {false, true}) {
-    if (scaled) p.a_scales = {scales, 1, 0};
+    if (scaled) p.scale_a = {scales, 1, 0};
     p.c_enters = CPlacement::epilogue;
     d.assign(6, 42.0F);
     gemm(p, d);
@@ -307,12 +307,12 @@ TEST_CASE("what a product refuses is said word for word", "[gemm]") {
   for (const bool of_a : {true, false}) {
     const std::string name = of_a ? "a" : "b";
     other = p;
-    InverseScales& s = of_a ? other.a_scales : other.b_scales;
+    InverseScales& s = of_a ? other.scale_a : other.scale_b;
     other.promotion_interval = 32;
     s = {std::span(scales).first(5), 1, 32};
-    CHECK(reason(other, 6) == (of_a ? "a_scales: expected [ceil(2/1), ceil(40/32)] = [2, 2], got 5 "
+    CHECK(reason(other, 6) == (of_a ? "scale_a: expected [ceil(2/1), ceil(40/32)] = [2, 2], got 5 "
                                       "values"
-                                    : "b_scales: expected [ceil(3/1), ceil(40/32)] = [3, 2], got 5 "
+                                    : "scale_b: expected [ceil(3/1), ceil(40/32)] = [3, 2], got 5 "
                                       "values"));
     s = {std::span(scales).first(4), of_a ? 1 : 2, 32};
     CHECK(reason(other, 6) == "nothing");
@@ -341,7 +341,7 @@ TEST_CASE("what a product refuses is said word for word", "[gemm]") {
         "c_enters: expected accumulator or epilogue, without promotion, got promoted_sum");
   p.promotion_interval = 32;
   CHECK(reason(p, 6) == "nothing");
-  p.a_scales = {std::span(scales).first(2), 1, 0};
+  p.scale_a = {std::span(scales).first(2), 1, 0};
   CHECK(reason(p, 6) ==
         "c_enters: expected accumulator or epilogue, since these scales are applied to the whole "
         "sum, got promoted_sum");
@@ -349,7 +349,7 @@ TEST_CASE("what a product refuses is said word for word", "[gemm]") {
   CHECK(reason(p, 6) ==
         "c_enters: expected accumulator or epilogue (with promotion, the bits depend on where C "
         "enters), got nothing");
-  p.a_scales = {};
+  p.scale_a = {};
   CHECK(
       reason(p, 6) ==
       "c_enters: expected accumulator or promoted_sum or epilogue (with promotion, the bits depend "

@@ -87,8 +87,8 @@ struct ScaledOperands : Operands {
     b_values = scales_of(unit.format, shape.n, blocks, codes, RandomStream(seed, "b scales"));
     const InverseScales of_a{a_values, 1, unit.block, unit.format};
     const InverseScales of_b{b_values, 1, unit.block, unit.format};
-    if (seed % 5 != 1) problem.a_scales = of_a;
-    if (seed % 5 != 2) problem.b_scales = of_b;
+    if (seed % 5 != 1) problem.scale_a = of_a;
+    if (seed % 5 != 2) problem.scale_b = of_b;
   }
 };
 
@@ -198,15 +198,15 @@ TEST_CASE("scaled dots: scales of zeros do not align c", "[gemm][scaled_dots]") 
   // would lose bits.
   const std::vector<std::uint8_t> a(32, 0x00);
   const std::vector<std::uint8_t> b(32 * 64, 0x01);
-  const std::vector<float> a_scales(1, 0x1p53F);
-  const std::vector<float> b_scales(64, 0x1p53F);
+  const std::vector<float> scale_a(1, 0x1p53F);
+  const std::vector<float> scale_b(64, 0x1p53F);
   const std::vector<float> c(64, 0x1.fffffep-60F);
   GemmProblem p;
   p.model = find_instruction_model("sm100.tcgen05.mxf8f6f4.e5m2").accumulator;
   p.a = CodeMatrix::row_major(FormatId::e5m2, a, 1, 32);
   p.b = CodeMatrix::row_major(FormatId::e5m2, b, 64, 32);
-  p.a_scales = {a_scales, 1, 32};
-  p.b_scales = {b_scales, 1, 32};
+  p.scale_a = {scale_a, 1, 32};
+  p.scale_b = {scale_b, 1, 32};
   p.c = c.data();
   p.c_enters = CPlacement::accumulator;
   for (const Target target : available_targets()) {
@@ -266,11 +266,11 @@ TEST_CASE("scaled dots: a c of any exponent decides which products it leaves",
           b[static_cast<std::size_t>(j * k + 3)] =
               static_cast<std::uint8_t>(one | (j % 8 < 4 ? f.sign_mask() : 0U));
         const int alignment = std::max(exponent, -126) - model.accumulator.alignment_fraction_bits;
-        std::vector<float> a_scales(static_cast<std::size_t>(rows * 2), 0x1p-80F);
-        std::vector<float> b_scales;
+        std::vector<float> scale_a(static_cast<std::size_t>(rows * 2), 0x1p-80F);
+        std::vector<float> scale_b;
         for (std::int64_t j = 0; j < columns; ++j)
           for (int block = 0; block < 2; ++block)
-            b_scales.push_back(std::ldexp(1.0F, alignment + 80 + static_cast<int>(j % 4) - 2));
+            scale_b.push_back(std::ldexp(1.0F, alignment + 80 + static_cast<int>(j % 4) - 2));
         std::vector<float> c;
         for (std::int64_t i = 0; i < rows * columns; ++i)
           c.push_back(std::ldexp(i % 3 == 0 ? -1.0F : 1.0F, exponent));
@@ -278,8 +278,8 @@ TEST_CASE("scaled dots: a c of any exponent decides which products it leaves",
         p.model = model.accumulator;
         p.a = CodeMatrix::row_major(model.a_format, a, rows, k);
         p.b = CodeMatrix::row_major(model.b_format, b, columns, k);
-        p.a_scales = {a_scales, 1, unit.block, unit.format};
-        p.b_scales = {b_scales, 1, unit.block, unit.format};
+        p.scale_a = {scale_a, 1, unit.block, unit.format};
+        p.scale_b = {scale_b, 1, unit.block, unit.format};
         p.c = c.data();
         p.c_enters = CPlacement::accumulator;
         INFO(unit.model << ", " << rows << " rows, c of 2^" << exponent);

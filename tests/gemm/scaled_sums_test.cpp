@@ -73,8 +73,8 @@ class DrawnScaledSums {
     const bool with_nan = below(4) == 0;
     const auto a = powers_of_two(shape.m * blocks, RandomStream(number_, "sa"), range, with_nan);
     const auto b = powers_of_two(shape.n * blocks, RandomStream(number_, "sb"), range, with_nan);
-    if (below(8) != 0) p.a_scales = {a, 1, kAceBlock, FormatId::e8m0fnu};
-    if (below(8) != 0) p.b_scales = {b, 1, kAceBlock, FormatId::e8m0fnu};
+    if (below(8) != 0) p.scale_a = {a, 1, kAceBlock, FormatId::e8m0fnu};
+    if (below(8) != 0) p.scale_b = {b, 1, kAceBlock, FormatId::e8m0fnu};
     if (below(3) == 0) p.promotion_interval = kAceBlock * (1 + signed_below(3));
     INFO(definition_of(p.model, model_.a_format, model_.b_format)
          << " " << shape.m << "x" << shape.n << "x" << shape.k << " data " << static_cast<int>(data)
@@ -130,8 +130,8 @@ TEST_CASE("scaled sums: results next to 2^-126 are flushed as the unit says", "[
           p.model.subnormals = subnormals;
           const std::vector<float> of_a(4, std::ldexp(1.0F, exponent / 2));
           const std::vector<float> of_b(4, std::ldexp(1.0F, exponent - exponent / 2));
-          p.a_scales = {of_a, 1, kAceBlock, FormatId::e8m0fnu};
-          p.b_scales = {of_b, 1, kAceBlock, FormatId::e8m0fnu};
+          p.scale_a = {of_a, 1, kAceBlock, FormatId::e8m0fnu};
+          p.scale_b = {of_b, 1, kAceBlock, FormatId::e8m0fnu};
           std::vector<float> c(16);
           for (std::size_t i = 0; i < c.size(); ++i) c[i] = starts[(first + i) % starts.size()];
           p.c = c.data();
@@ -165,7 +165,7 @@ TEST_CASE("scaled sums: only sums of more bits than binary64 has run in two word
     const std::vector<float> scales{0x1p-60F, 0x1p60F};
     GemmProblem p = product_of_codes(name, codes, codes);
     p.model.terms = terms;
-    p.a_scales = p.b_scales = {scales, 1, kAceBlock, FormatId::e8m0fnu};
+    p.scale_a = p.scale_b = {scales, 1, kAceBlock, FormatId::e8m0fnu};
     for (const Target target : available_targets()) {
       if (target == Target::scalar) continue;
       std::vector<float> d(4);

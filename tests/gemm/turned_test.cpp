@@ -30,8 +30,8 @@ struct Scales {
       for (std::vector<float>* scales : {&a, &b})
         for (float& x : *scales) x = std::ldexp(1.0F, std::clamp(std::ilogb(x), -20, 20));
     }
-    if (of != Of::b) p.a_scales = {a, 1, k_block};
-    if (of != Of::a) p.b_scales = {b, 1, k_block};
+    if (of != Of::b) p.scale_a = {a, 1, k_block};
+    if (of != Of::a) p.scale_b = {b, 1, k_block};
     if (along_k) p.promotion_interval = std::max(32, p.model.terms);
   }
 };

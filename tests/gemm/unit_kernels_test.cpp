@@ -445,8 +445,8 @@ TEST_CASE("units: block scales of all forms, with C, promotion and few columns",
                 random_scales(form.format, shape.m * blocks, RandomStream(seed, "sa"), wide);
             const auto b =
                 random_scales(form.format, shape.n * blocks, RandomStream(seed, "sb"), wide);
-            p.a_scales = {a, 1, form.block, form.format};
-            if (seed % 4 != 0) p.b_scales = {b, 1, form.block, form.format};
+            p.scale_a = {a, 1, form.block, form.format};
+            if (seed % 4 != 0) p.scale_b = {b, 1, form.block, form.format};
             REQUIRE(applies_scales(p));
             if (seed % 5 == 0) p.c_enters = CPlacement::epilogue;
             if (seed % 7 == 0) p.c_enters = CPlacement::accumulator;

@@ -44,8 +44,8 @@ TEST_CASE("identify: C at each place, scales of each kind and every epilogue are
       for (int i = 0; i < 10; ++i) of_b.push_back(0.7F + 0.2F * static_cast<float>(i % 7));
       RandomProduct random({.model = "sm100.mma.e4m3", .promotion_interval = 64}, options);
       Product product = random.product;
-      if (scales == 2) product.problem.a_scales = {of_a, 1, 64};
-      if (scales == 2) product.problem.b_scales = {of_b, 1, 64};
+      if (scales == 2) product.problem.scale_a = {of_a, 1, 64};
+      if (scales == 2) product.problem.scale_b = {of_b, 1, 64};
       Epilogue& e = product.epilogue;
       if (around > 0) {
         e.alpha = 0.75F;

@@ -27,7 +27,7 @@ std::string text_of_hypothesis(const Accumulation& one, std::span<const NamedAcc
 /// Every hypothesis, each number tried: `tile` terms share scales (0: all of K).
 std::string all_hypotheses(const GemmProblem& problem, std::span<const NamedAccumulator> models,
                            std::int64_t tile, bool second_level) {
-  const bool scaled = !problem.a_scales.empty() || !problem.b_scales.empty();
+  const bool scaled = !problem.scale_a.empty() || !problem.scale_b.empty();
   std::string all;
   for (const int parts : {1, 2, 4, 8, 16})
     for (std::size_t m = 0; m < models.size(); ++m) {
@@ -105,8 +105,8 @@ TEST_CASE("identify: the grid of hypotheses, each in its place", "[identify]") {
         const std::int64_t count = rows * ((kind.k + tile - 1) / tile);
         return {std::span(ones).first(static_cast<std::size_t>(count)), 1, tile};
       };
-      problem.a_scales = scales(2, kind.a_tile);
-      problem.b_scales = scales(3, kind.b_tile);
+      problem.scale_a = scales(2, kind.a_tile);
+      problem.scale_b = scales(3, kind.b_tile);
       if (with_c) problem.c = ones.data();
       const std::vector<NamedAccumulator> models = accumulators_for(problem);
       INFO("k " << kind.k << ", tiles " << kind.a_tile << " and " << kind.b_tile << ", C "
@@ -124,11 +124,11 @@ TEST_CASE("identify: units that apply scales have their order of the second leve
       const QuantizedTensor q = quantize(find_preset(preset).weight, FloatMatrix{values, 4, 128});
       GemmProblem problem;
       problem.a = problem.b = q.matrix();
-      problem.a_scales = problem.b_scales = q.inverse();
-      problem.a_scales.tensor_scale = 1.0F;
+      problem.scale_a = problem.scale_b = q.inverse();
+      problem.scale_a.tensor_scale = 1.0F;
       for (const bool of_a : {true, false}) {
-        problem.a_scales.tensor_scale = second && of_a ? 0.5F : 1.0F;
-        problem.b_scales.tensor_scale = second && !of_a ? 0.5F : 1.0F;
+        problem.scale_a.tensor_scale = second && of_a ? 0.5F : 1.0F;
+        problem.scale_b.tensor_scale = second && !of_a ? 0.5F : 1.0F;
         const std::vector<NamedAccumulator> models = accumulators_for(problem);
         bool any_inside = false;
         for (const NamedAccumulator& one : models)

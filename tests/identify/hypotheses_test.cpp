@@ -43,8 +43,8 @@ TEST_CASE("identify: promotion divides the tiles of both operands' scales", "[id
       if (k_block == 0) return {};
       return {std::span(ones).first(static_cast<std::size_t>(2 * kTerms / k_block)), 1, k_block};
     };
-    operands.problem.a_scales = scales(of_a);
-    operands.problem.b_scales = scales(of_b);
+    operands.problem.scale_a = scales(of_a);
+    operands.problem.scale_b = scales(of_b);
     const std::vector<NamedAccumulator> models = accumulators_for(operands.problem);
     std::vector<std::int64_t> found;
     for (const Accumulation& one : accumulations(operands.problem, models))

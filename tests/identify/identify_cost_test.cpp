@@ -51,8 +51,8 @@ TEST_CASE("identify: orders of scales of the whole sum share its sums", "[verify
                           Start::none, 1);
   Product product = promoted_product(operands, FormatId::f32);
   const Identification plain = identify(product, golden_output(product));
-  product.problem.a_scales = {product.keep({1.37F, 0.7F}), 1, 0};
-  product.problem.b_scales = {product.keep({3.1F, 0.9F}), 1, 0};
+  product.problem.scale_a = {product.keep({1.37F, 0.7F}), 1, 0};
+  product.problem.scale_b = {product.keep({3.1F, 0.9F}), 1, 0};
   const Identification scaled = identify(product, golden_output(product));
   REQUIRE(plain.explained());
   REQUIRE(scaled.explained());
@@ -66,8 +66,8 @@ TEST_CASE("identify: scales applied to shared sums are those of the product",
                           Start::normal, 3);
   Product product = promoted_product(operands, FormatId::f32);
   std::vector<float> values{1.1F, 0.3F, 7.7F, 1e-3F, 2.9F, 0.7F, 1.0F, 5.3F, 3.1F};
-  product.problem.a_scales = {product.keep(values), 1, 0};
-  product.problem.b_scales = {product.keep({values.begin(), values.begin() + 7}), 1, 0};
+  product.problem.scale_a = {product.keep(values), 1, 0};
+  product.problem.scale_b = {product.keep({values.begin(), values.begin() + 7}), 1, 0};
   const std::vector<NamedAccumulator> accumulators = accumulators_for(product.problem);
   std::size_t shared = 0;
   const std::vector<Accumulation> all = accumulations(product.problem, accumulators);
@@ -97,14 +97,14 @@ TEST_CASE("identify: splits, orders of tiles' scales and places of C share parti
   Product product = promoted_product(operands, FormatId::e4m3fn);
   std::vector<float> scales;
   for (int i = 0; i < 128 * 8; ++i) scales.push_back(0.25F + static_cast<float>(i % 13));
-  product.problem.a_scales = {product.keep(scales), 1, 128};
-  product.problem.b_scales = {product.keep({scales.begin(), scales.begin() + 8}), 128, 128};
+  product.problem.scale_a = {product.keep(scales), 1, 128};
+  product.problem.scale_b = {product.keep({scales.begin(), scales.begin() + 8}), 128, 128};
   const Identification tiles = identify(product, golden_output(product));
   REQUIRE(tiles.explained());
   INFO(tiles.sums << " sums over K with scales of tiles, " << tiles.tried << " hypotheses");
   CHECK(tiles.tried > 5000);
   CHECK(tiles.sums < 40 * product.size());
-  product.problem.a_scales = product.problem.b_scales = {};
+  product.problem.scale_a = product.problem.scale_b = {};
   const std::vector<float> c = random_c(Start::normal, 128 * 128, RandomStream(3, "c"));
   product.problem.c = c.data();
   product.problem.c_enters = CPlacement::promoted_sum;
@@ -127,11 +127,11 @@ TEST_CASE("identify: sums made of partial sums are those of the product", "[veri
         return product.keep({values.begin(), values.begin() + count});
       };
       if (scales == "tiles'") {
-        product.problem.a_scales = {first(18), 1, 128};
-        product.problem.b_scales = {first(2), 7, 128};
+        product.problem.scale_a = {first(18), 1, 128};
+        product.problem.scale_b = {first(2), 7, 128};
       } else if (scales == "the whole sum's") {
-        product.problem.a_scales = {first(9), 1, 0};
-        product.problem.b_scales = {first(7), 1, 0};
+        product.problem.scale_a = {first(9), 1, 0};
+        product.problem.scale_b = {first(7), 1, 0};
       }
       const std::vector<NamedAccumulator> accumulators = accumulators_for(product.problem);
       std::size_t compared = 0;

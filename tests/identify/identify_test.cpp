@@ -42,8 +42,8 @@ struct Kernel {
     product.output = default_output(output);
     GemmProblem& p = product.problem;
     if (scaling != Scaling::none) {
-      p.a_scales = scales(seed, "scale_a", scaling);
-      p.b_scales = scales(seed, "scale_b", scaling);
+      p.scale_a = scales(seed, "scale_a", scaling);
+      p.scale_b = scales(seed, "scale_b", scaling);
       p.scale_order = scale_orders()[draws.below(0, scale_orders().size())];
     }
     constexpr std::array<std::int64_t, 6> kIntervals{0, 32, 64, 128, 256, 512};
@@ -67,7 +67,7 @@ struct Kernel {
   /// Whether an explanation is what the kernel did.
   [[nodiscard]] bool is(const Explanation& one) const {
     const auto& names = one.models;
-    const bool unscaled = product.problem.a_scales.empty();
+    const bool unscaled = product.problem.scale_a.empty();
     return std::find(names.begin(), names.end(), product.model) != names.end() &&
            one.promotion_interval == product.problem.promotion_interval &&
            (unscaled || one.scale_order == product.problem.scale_order) && one.split_k == split_k &&

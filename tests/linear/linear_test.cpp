@@ -71,8 +71,8 @@ std::vector<float> product(const GemmSettings& settings, const Recipe& a_recipe,
   problem.model = settings.accumulator;
   problem.a = qa.matrix();
   problem.b = qb.matrix();
-  problem.a_scales = qa.inverse();
-  problem.b_scales = qb.inverse();
+  problem.scale_a = qa.inverse();
+  problem.scale_b = qb.inverse();
   problem.promotion_interval = settings.promotion_interval;
   problem.scale_order = settings.scale_order;
   std::vector<float> d(static_cast<std::size_t>(a.rows * b.rows));

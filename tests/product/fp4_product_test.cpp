@@ -54,11 +54,11 @@ TEST_CASE("nvfp4: the second level scales the sum, C after it", "[product]") {
   for (const char* model : {"sm100.tcgen05.mxf4nvf4", "sm120.mma.mxf4nvf4"}) {
     const Product whole = make_product(data.operands("nvfp4"), {.model = model});
     CHECK(applies_scales(whole.problem));
-    const float a = whole.problem.a_scales.tensor_scale;
-    const float b = whole.problem.b_scales.tensor_scale;
+    const float a = whole.problem.scale_a.tensor_scale;
+    const float b = whole.problem.scale_b.tensor_scale;
     CHECK(a != 1.0F);
     Product blocks = whole;
-    blocks.problem.a_scales.tensor_scale = blocks.problem.b_scales.tensor_scale = 1.0F;
+    blocks.problem.scale_a.tensor_scale = blocks.problem.scale_b.tensor_scale = 1.0F;
     std::vector<float> expected = compute(blocks);
     for (float& sum : expected) sum = std::fma(a * b, sum, 0.0F);
     CHECK(same_bits(compute(whole), expected));
@@ -79,7 +79,7 @@ TEST_CASE("nvfp4: outside a block-scaled instruction each scale has both levels"
   const Product whole = make_product(data.operands("nvfp4"), spec);
   CHECK_FALSE(applies_scales(whole.problem));
   Product folded = whole;
-  for (InverseScales* scales : {&folded.problem.a_scales, &folded.problem.b_scales}) {
+  for (InverseScales* scales : {&folded.problem.scale_a, &folded.problem.scale_b}) {
     std::vector<float> values;
     for (const float value : scales->values) values.push_back(value * scales->tensor_scale);
     *scales = {folded.keep(std::move(values)), scales->row_block, scales->k_block};
@@ -127,5 +127,5 @@ TEST_CASE("fp4 operands: what does not fit is refused", "[product]") {
   CHECK_NOTHROW(make_product(o, {.model = "sm100.tcgen05.mxf4nvf4"}));
   o.a.tensor_scale = 2.0F;
   CHECK_THROWS_WITH(make_product(o, {.model = "sm100.tcgen05.mxf4nvf4"}),
-                    contains("a_scales.tensor_scale"));
+                    contains("scale_a.tensor_scale"));
 }

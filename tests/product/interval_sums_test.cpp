@@ -31,7 +31,7 @@ SumValues one_chain(const Product& product, std::int64_t begin, std::int64_t end
     m->data = static_cast<const std::uint8_t*>(m->data) + begin;  // codes of a byte, one a place
     m->k = end - begin;
   }
-  p.a_scales = p.b_scales = {};
+  p.scale_a = p.scale_b = {};
   p.promotion_interval = 0;
   p.c = c;
   p.c_enters = c == nullptr ? CPlacement::unnamed : CPlacement::accumulator;
@@ -66,8 +66,8 @@ void each_summed_product(std::int64_t k, std::int64_t interval, const Look& look
         for (std::int64_t i = 0; i < kSumColumns * tiles; ++i)
           of_b.push_back(0.7F + 0.2F * static_cast<float>(i % 7));
         GemmProblem& p = random.product.problem;
-        if (scales == 2) p.a_scales = {of_a, 1, interval};
-        if (scales == 2) p.b_scales = {of_b, 1, interval};
+        if (scales == 2) p.scale_a = {of_a, 1, interval};
+        if (scales == 2) p.scale_b = {of_b, 1, interval};
         p.scale_order = order;
         if (around) {
           random.product.epilogue.alpha = 0.75F;
@@ -96,8 +96,8 @@ float c_at(const Product& product, CPlacement place, std::size_t i) {
 /// What comes after the sums over K.
 SumValues finished_sums(const Product& product, SumValues sums) {
   const GemmProblem& p = product.problem;
-  const ScaleLookup a(p.a_scales, p.a);
-  const ScaleLookup b(p.b_scales, p.b);
+  const ScaleLookup a(p.scale_a, p.a);
+  const ScaleLookup b(p.scale_b, p.b);
   for (std::size_t i = 0; i < sums.size(); ++i) {
     const float c = c_at(product, CPlacement::epilogue, i);
     if (scaled_as_a_whole(p))
@@ -115,8 +115,8 @@ SumValues finished_sums(const Product& product, SumValues sums) {
 float added(const Product& product, float part, std::size_t i, std::int64_t scale_at, float sum) {
   const GemmProblem& p = product.problem;
   if (!scaled_in_blocks(p)) return sum + part;
-  const ScaleLookup a(p.a_scales, p.a);
-  const ScaleLookup b(p.b_scales, p.b);
+  const ScaleLookup a(p.scale_a, p.a);
+  const ScaleLookup b(p.scale_b, p.b);
   return scale_into(p.scale_order, part, a.at(static_cast<std::int64_t>(i) / kSumColumns, scale_at),
                     b.at(static_cast<std::int64_t>(i) % kSumColumns, scale_at), sum);
 }
@@ -236,7 +236,7 @@ TEST_CASE("variants: beside a model stand those that read the same operands", "[
   const std::vector<float> values(4 * 128, 0.75F);
   for (const ScaledUnit& unit : kScaledUnits) {
     const Product product = product_of(unit, {values, 4, 128});
-    const InverseScales& scales = product.problem.b_scales;
+    const InverseScales& scales = product.problem.scale_b;
     const InstructionModel& own = find_instruction_model(unit.model);
     for (const InstructionModel& other : instruction_models()) {
       const bool reads = other.a_format == own.a_format && other.b_format == own.b_format;

@@ -110,10 +110,10 @@ TEST_CASE("product: tiles of several rows are as if each row had its scale", "[p
   // B's tiles of 256 terms and two rows hold two intervals.
   Product coarse = random.product;
   Product fine = random.product;
-  coarse.problem.b_scales = {coarse.keep({1.5F, 0.75F, 3.0F, 0.3F}), 2, 256};
-  fine.problem.b_scales = {fine.keep({1.5F, 1.5F, 0.75F, 0.75F, 1.5F, 1.5F, 0.75F, 0.75F, 3.0F,
-                                      3.0F, 0.3F, 0.3F, 3.0F, 3.0F, 0.3F, 0.3F}),
-                           1, 128};
+  coarse.problem.scale_b = {coarse.keep({1.5F, 0.75F, 3.0F, 0.3F}), 2, 256};
+  fine.problem.scale_b = {fine.keep({1.5F, 1.5F, 0.75F, 0.75F, 1.5F, 1.5F, 0.75F, 0.75F, 3.0F, 3.0F,
+                                     0.3F, 0.3F, 3.0F, 3.0F, 0.3F, 0.3F}),
+                          1, 128};
   CHECK(compute(coarse) == compute(fine));
   CHECK(*compute_missing_promotion(coarse) == *compute_missing_promotion(fine));
 }
@@ -214,8 +214,8 @@ TEST_CASE("product: vectors of an epilogue are rows or columns of any float", "[
 TEST_CASE("split-K: a product whose instruction applies the scales is not split", "[product]") {
   RandomProduct random({.model = "sm100.tcgen05.mxf8f6f4.e4m3"}, {.shape = {2, 2, 128}});
   const std::vector<float> scales(8, 2.0F);
-  random.product.problem.a_scales =
-      random.product.problem.b_scales = {scales, 1, 32, FormatId::e8m0fnu};
+  random.product.problem.scale_a =
+      random.product.problem.scale_b = {scales, 1, 32, FormatId::e8m0fnu};
   random.product.split = {.parts = 2};
   CHECK(message_of([&] { validate_split(random.product); }) ==
         "split_k: expected 1, since the instruction applies the scales itself, got 2");

@@ -161,8 +161,8 @@ TEST_CASE("product: scales keep the format of their tensor", "[product]") {
           make_product(operands, {.model = "sm90.wgmma.e4m3", .promotion_interval = 32});
       const GemmProblem& p = product.problem;
       INFO(to_string(type) << " of A " << of_a);
-      CHECK((of_a ? p.a_scales : p.b_scales).format == id);
-      CHECK((of_a ? p.b_scales : p.a_scales).empty());
+      CHECK((of_a ? p.scale_a : p.scale_b).format == id);
+      CHECK((of_a ? p.scale_b : p.scale_a).empty());
     }
 }
 
@@ -410,11 +410,11 @@ TEST_CASE("groups: scales of each keep the format and the layout of their tensor
           make_grouped_product(all, {.model = "sm90.wgmma.e4m3", .promotion_interval = 32}, groups);
       INFO(to_string(type) << ", along K " << along_k);
       for (const GroupProduct& part : made.parts) {
-        CHECK(part.product.problem.a_scales.format == id);
-        CHECK(part.product.problem.b_scales.format == id);
+        CHECK(part.product.problem.scale_a.format == id);
+        CHECK(part.product.problem.scale_b.format == id);
       }
       CHECK(made.whole.has_value() == along_k);
-      if (made.whole) CHECK(made.whole->problem.a_scales.format == id);
+      if (made.whole) CHECK(made.whole->problem.scale_a.format == id);
     }
   // One word of four tiles, of one group with one row, is no scale of everything.
   const std::vector<std::uint32_t> word{0x81807f7e};

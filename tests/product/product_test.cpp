@@ -91,11 +91,11 @@ TEST_CASE("product: some of the terms have their own scales, and begin at a tile
   const Product part = take_k(random.product, 128, 384);
   CHECK(part.problem.a.k == 256);
   CHECK(part.problem.b.k == 256);
-  CHECK(values(part.problem.b_scales) == std::vector<float>{random.scale_b[1], random.scale_b[2]});
+  CHECK(values(part.problem.scale_b) == std::vector<float>{random.scale_b[1], random.scale_b[2]});
   for (std::size_t row = 0; row < 24; ++row) {
     INFO("row " << row);
-    CHECK(part.problem.a_scales.values[2 * row] == random.scale_a[4 * row + 1]);
-    CHECK(part.problem.a_scales.values[2 * row + 1] == random.scale_a[4 * row + 2]);
+    CHECK(part.problem.scale_a.values[2 * row] == random.scale_a[4 * row + 1]);
+    CHECK(part.problem.scale_a.values[2 * row + 1] == random.scale_a[4 * row + 2]);
     const auto at = static_cast<std::int64_t>(row);
     CHECK(code_at(part.problem.a, at, 0) == code_at(random.product.problem.a, at, 128));
   }
@@ -196,13 +196,13 @@ TEST_CASE("product: two intervals without a promotion between them have the seco
     for (std::uint8_t& code : *codes) code = kCodes[code % 3];
   GemmProblem& p = random.product.problem;
   for (auto [values, scales] :
-       {std::pair{&random.scale_a, &p.a_scales}, {&random.scale_b, &p.b_scales}}) {
+       {std::pair{&random.scale_a, &p.scale_a}, {&random.scale_b, &p.scale_b}}) {
     for (std::size_t i = 0; i < values->size(); ++i)
       (*values)[i] = std::ldexp(1.0F, static_cast<int>(4 * i % 7) - 2);
     scales->values = *values;
   }
-  const ScaleLookup scale_a(p.a_scales, p.a);
-  const ScaleLookup scale_b(p.b_scales, p.b);
+  const ScaleLookup scale_a(p.scale_a, p.a);
+  const ScaleLookup scale_b(p.scale_b, p.b);
   REQUIRE(scale_a.at(3, 0) * scale_b.at(5, 0) != scale_a.at(3, 128) * scale_b.at(5, 128));
   const std::vector<float> missing = *compute_missing_promotion(random.product);
   for (std::int64_t i = 0; i < 16; ++i)
@@ -227,8 +227,8 @@ TEST_CASE("product: tiles of several intervals are as if each interval had its s
     INFO("coarse scales of " << (of_a ? "A" : "B"));
     Product fine = random.product;
     Product coarse = random.product;
-    InverseScales& each = of_a ? fine.problem.a_scales : fine.problem.b_scales;
-    InverseScales& four = of_a ? coarse.problem.a_scales : coarse.problem.b_scales;
+    InverseScales& each = of_a ? fine.problem.scale_a : fine.problem.scale_b;
+    InverseScales& four = of_a ? coarse.problem.scale_a : coarse.problem.scale_b;
     std::vector<float> repeated;
     std::vector<float> once;
     for (std::size_t i = 0; i < each.values.size(); ++i) {
@@ -335,8 +335,8 @@ TEST_CASE("product: non finite numbers are counted for each tensor by its own na
   const std::vector<float> scale_a = floats(24, 2, 1);
   const std::vector<float> scale_b = floats(20, 3, 0);
   const std::vector<float> c = floats(480, 0, 4);
-  p.problem.a_scales.values = scale_a;
-  p.problem.b_scales.values = scale_b;
+  p.problem.scale_a.values = scale_a;
+  p.problem.scale_b.values = scale_b;
   p.problem.c = c.data();
   random.a[5] = 0x7f;
   for (const std::size_t i : {std::size_t{7}, std::size_t{700}}) random.b[i] = 0xff;
@@ -348,7 +348,7 @@ TEST_CASE("product: non finite numbers are counted for each tensor by its own na
   p.b_original = std::make_shared<const std::vector<float>>(floats(9, 0, 6));
   CHECK(describe(count_non_finite(p)) ==
         "A before quantization has 5 NaN; B before quantization has 6 infinite; " + text);
-  p.problem.a_scales = {};
+  p.problem.scale_a = {};
   p.a_original = nullptr;
   CHECK(describe(count_non_finite(p)) ==
         "B before quantization has 6 infinite; A has 1 NaN; B has 2 NaN; scale_b has 3 NaN; "
@@ -413,7 +413,7 @@ TEST_CASE(
   constexpr std::int64_t kRows = 1100;
   constexpr std::int64_t kBlock = 48;
   RandomProduct random({}, {.shape = {kRows, 2400, 4096}, .tiles_a = {kRows}, .tiles_b = {1}});
-  InverseScales& scales = random.product.problem.a_scales;
+  InverseScales& scales = random.product.problem.scale_a;
   scales.values = scales.values.first((kRows + kBlock - 1) / kBlock);
   scales.row_block = kBlock;
   std::vector<double> told;

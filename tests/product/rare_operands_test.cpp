@@ -119,8 +119,8 @@ TEST_CASE("product: of an unknown model promotion divides the tiles of both oper
       if (side == 0) return {};
       return {std::span(scales).first(static_cast<std::size_t>(rows * (384 / side))), 1, side};
     };
-    p.a_scales = tiles(2, of_a);
-    p.b_scales = tiles(3, of_b);
+    p.scale_a = tiles(2, of_a);
+    p.scale_b = tiles(3, of_b);
     INFO("tiles of " << of_a << " and " << of_b);
     CHECK(of_unknown_model(p).promotion_interval == expected);
   }
@@ -179,10 +179,10 @@ TEST_CASE("variants: swapped scales go round again where rows are more", "[produ
     const RandomProduct random({.promotion_interval = 64},
                                {.shape = {m, n, 384}, .tiles_a = {m, 3}, .tiles_b = {n, 3}});
     Product product = random.product;
-    product.problem.a_scales.tensor_scale = 0.5F;
-    product.problem.b_scales.tensor_scale = 3.0F;
+    product.problem.scale_a.tensor_scale = 0.5F;
+    product.problem.scale_b.tensor_scale = 3.0F;
     const GemmProblem& p = product.problem;
-    REQUIRE(p.a_scales.k_block == 128);
+    REQUIRE(p.scale_a.k_block == 128);
     const std::optional<Product> swapped = with_swapped_scales(product);
     REQUIRE(swapped);
     const auto matches = [](const InverseScales& got, const CodeMatrix& own,
@@ -200,8 +200,8 @@ TEST_CASE("variants: swapped scales go round again where rows are more", "[produ
       return wrong == 0;
     };
     INFO(m << " and " << n << " rows");
-    CHECK(matches(swapped->problem.a_scales, p.a, p.b_scales, n));
-    CHECK(matches(swapped->problem.b_scales, p.b, p.a_scales, m));
+    CHECK(matches(swapped->problem.scale_a, p.a, p.scale_b, n));
+    CHECK(matches(swapped->problem.scale_b, p.b, p.scale_a, m));
   }
 }
 

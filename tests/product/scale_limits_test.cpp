@@ -101,10 +101,10 @@ TEST_CASE("variants: each side has its own grid, and scales beyond FP16 become i
   for (std::size_t i = 0; i < 20; ++i) numbered[i] = static_cast<float>(i + 1);
   numbered[7] = 70000.0F;
   numbered[8] = 1.0F + 0x1p-9F;
-  product.problem.b_scales.values = product.keep(Floats(numbered));
+  product.problem.scale_b.values = product.keep(Floats(numbered));
   const auto of_b = [](const std::optional<Product>& wrong) {
     REQUIRE(wrong);
-    const auto& values = wrong->problem.b_scales.values;
+    const auto& values = wrong->problem.scale_b.values;
     return Floats(values.begin(), values.end());
   };
   for (const Side side : {Side::b, Side::both}) {

@@ -25,7 +25,7 @@ inline Product product_of(const ScaledUnit& unit, const FloatMatrix& values) {
   product.model = unit.model;
   product.problem.model = find_instruction_model(unit.model).accumulator;
   product.problem.a = product.problem.b = q->matrix();
-  product.problem.a_scales = product.problem.b_scales = q->inverse();
+  product.problem.scale_a = product.problem.scale_b = q->inverse();
   product.owners.push_back(q);
   return product;
 }

@@ -255,8 +255,8 @@ TEST_CASE("split-K: of any number of tiles and parts, some of which may be none"
                 const std::vector<float> of_a{1.5F, 0.7F, 3.0F};
                 const std::vector<float> of_b{0.3F, 1.1F, 2.5F, 0.9F};
                 Product p = random.product;
-                if (scaled) p.problem.a_scales = {of_a, 1, 0};
-                if (scaled) p.problem.b_scales = {of_b, 1, 0};
+                if (scaled) p.problem.scale_a = {of_a, 1, 0};
+                if (scaled) p.problem.scale_b = {of_b, 1, 0};
                 p.problem.scale_order = scale_order;
                 p.problem.c_enters = place;
                 if (place == CPlacement::unnamed) p.problem.c = nullptr;

@@ -44,7 +44,7 @@ struct UnlikeScales {
 };
 
 ScaleValues values_of_side(const Product& product, bool a) {
-  const InverseScales& scales = a ? product.problem.a_scales : product.problem.b_scales;
+  const InverseScales& scales = a ? product.problem.scale_a : product.problem.scale_b;
   return {scales.values.begin(), scales.values.end()};
 }
 
@@ -106,7 +106,7 @@ TEST_CASE("variants: the power of two above a scale, at every edge", "[product]"
   operands.b.codes = codes({2, 32});
   operands.a.scales = real({14});
   Product product = make_product(operands, {.model = "sm90.wgmma.e4m3"});
-  product.problem.a_scales.values = scales;
+  product.problem.scale_a.values = scales;
   CHECK(values_of_side(*with_power_of_two_scales(product, Side::a), true) == expected);
 }
 
@@ -122,7 +122,7 @@ TEST_CASE("variants: swapped scales go round where one operand has fewer rows", 
     for (std::size_t k = 0; k < 3; ++k) of_b.push_back(own.of_a[row / 2 * 3 + k]);
   CHECK(values_of_side(*got, true) == of_a);
   CHECK(values_of_side(*got, false) == of_b);
-  for (const InverseScales* scales : {&got->problem.a_scales, &got->problem.b_scales}) {
+  for (const InverseScales* scales : {&got->problem.scale_a, &got->problem.scale_b}) {
     CHECK(scales->row_block == 1);
     CHECK(scales->k_block == 32);
   }

@@ -28,10 +28,10 @@ TEST_CASE("variants: scales that are powers of two stay as they are", "[product]
                              : std::ldexp(2.0F - 0x1p-23F, exponent);
     above[i] = std::ldexp(1.0F, i % 3 == 0 ? exponent : exponent + 1);
   }
-  product.problem.a_scales.values = product.keep(std::move(values));
+  product.problem.scale_a.values = product.keep(std::move(values));
   const std::optional<Product> rounded = with_power_of_two_scales(product, Side::a);
   REQUIRE(rounded);
-  const auto& got = rounded->problem.a_scales.values;
+  const auto& got = rounded->problem.scale_a.values;
   CHECK(std::vector<float>(got.begin(), got.end()) == above);
 }
 
@@ -46,16 +46,16 @@ TEST_CASE("variants: scales at a wrong place are those of that place", "[product
   // A: 3 tiles of 8 rows and 4 of 128 terms. Values are numbered in memory.
   const RandomProduct random({.promotion_interval = 128}, {.tiles_a = {24, 4}, .tiles_b = {1, 4}});
   Product product = random.product;
-  product.problem.a_scales.values =
+  product.problem.scale_a.values =
       product.keep(std::vector<float>{0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11});
-  product.problem.a_scales.row_block = 8;
+  product.problem.scale_a.row_block = 8;
   const auto of_a = [](const std::optional<Product>& wrong) {
     REQUIRE(wrong);
-    const auto& values = wrong->problem.a_scales.values;
+    const auto& values = wrong->problem.scale_a.values;
     return std::vector<int>(values.begin(), values.end());
   };
   using Values = std::vector<int>;
-  REQUIRE(product.problem.a_scales.k_block == 128);
+  REQUIRE(product.problem.scale_a.k_block == 128);
   CHECK(of_a(with_scales_moved_along_rows(product, Side::a, 1)) ==
         Values{4, 5, 6, 7, 8, 9, 10, 11, 0, 1, 2, 3});
   CHECK(of_a(with_scales_moved_along_rows(product, Side::a, -1)) ==
@@ -86,15 +86,15 @@ TEST_CASE("variants: scales of all terms lie in rows of one tile", "[product]") 
   Product product = random.product;
   std::vector<float> numbered(24);
   for (std::size_t i = 0; i < numbered.size(); ++i) numbered[i] = static_cast<float>(i);
-  product.problem.a_scales.values = product.keep(std::move(numbered));
-  product.problem.a_scales.k_block = 0;
+  product.problem.scale_a.values = product.keep(std::move(numbered));
+  product.problem.scale_a.k_block = 0;
   CHECK_FALSE(with_scale_group_along_k(product, Side::a, 128));
   CHECK_FALSE(with_scales_moved_along_k(product, Side::a, 1));
   CHECK_FALSE(with_first_scale_of_k(product, Side::a));
   const std::optional<Product> moved = with_scales_moved_along_rows(product, Side::a, 5);
   REQUIRE(moved);
   for (std::size_t row = 0; row < 24; ++row)
-    CHECK(moved->problem.a_scales.values[row] == static_cast<float>((row + 5) % 24));
+    CHECK(moved->problem.scale_a.values[row] == static_cast<float>((row + 5) % 24));
 }
 
 TEST_CASE("variants: blocks of K hold the codes and both levels of the scales of their places",
@@ -108,8 +108,8 @@ TEST_CASE("variants: blocks of K hold the codes and both levels of the scales of
   std::vector<float> of_b(5 * 5);
   for (std::size_t i = 0; i < of_a.size(); ++i) of_a[i] = 1.0F + static_cast<float>(i);
   for (std::size_t i = 0; i < of_b.size(); ++i) of_b[i] = 100.0F + static_cast<float>(i);
-  p.a_scales = {product.keep(std::vector<float>(of_a)), 2, kBlock, FormatId::e8m0fnu, 0.25F};
-  p.b_scales = {product.keep(std::vector<float>(of_b)), 1, kBlock, FormatId::f32, 3.0F};
+  p.scale_a = {product.keep(std::vector<float>(of_a)), 2, kBlock, FormatId::e8m0fnu, 0.25F};
+  p.scale_b = {product.keep(std::vector<float>(of_b)), 1, kBlock, FormatId::f32, 3.0F};
   using Blocks = std::vector<std::int64_t>;
   const std::vector<BlockSources> orders{{{2, 0, 1, 4}, {0, 1, 2, 4}, {3, 3, 0, 4}},
                                          {{1, 2, 3}, {1, 2, 3}, {1, 2, 3}},
@@ -140,8 +140,8 @@ TEST_CASE("variants: blocks of K hold the codes and both levels of the scales of
         static_cast<std::int64_t>(from.scales.size()) * kBlock - (from.scales.back() == 4 ? 16 : 0);
     CHECK(q.b.k == terms);
     if (from.a.back() == from.b.back()) CHECK(q.a.k == terms);
-    if (q.a.k == q.b.k) CHECK(matches(q.a, q.a_scales, random.a, of_a, from.a, p.a_scales));
-    CHECK(matches(q.b, q.b_scales, random.b, of_b, from.b, p.b_scales));
+    if (q.a.k == q.b.k) CHECK(matches(q.a, q.scale_a, random.a, of_a, from.a, p.scale_a));
+    CHECK(matches(q.b, q.scale_b, random.b, of_b, from.b, p.scale_b));
   }
 }
 
@@ -151,7 +151,7 @@ TEST_CASE("variants: of both sides is of A and of B", "[product]") {
   const auto values = [](const std::optional<Product>& product, bool of_a) {
     REQUIRE(product);
     const GemmProblem& p = product->problem;
-    const auto& found = of_a ? p.a_scales.values : p.b_scales.values;
+    const auto& found = of_a ? p.scale_a.values : p.scale_b.values;
     return std::vector<float>(found.begin(), found.end());
   };
   for (const Change change : {Change(without_scales), Change(with_doubled_scales),
@@ -191,16 +191,16 @@ TEST_CASE("variants: scales of every kind become the powers of two that are not 
   Product product = random.product;
   std::vector<float> scales;
   for (const auto& [scale, power] : pairs) scales.push_back(scale);
-  product.problem.a_scales = product.problem.b_scales = {scales, 1, 0};
+  product.problem.scale_a = product.problem.scale_b = {scales, 1, 0};
   for (const Side side : {Side::a, Side::b, Side::both}) {
     const std::optional<Product> changed = with_power_of_two_scales(product, side);
     REQUIRE(changed);
     for (std::size_t i = 0; i < pairs.size(); ++i) {
       INFO(pairs[i].first);
       const auto bits = [](float x) { return std::bit_cast<std::uint32_t>(x); };
-      CHECK(bits(changed->problem.a_scales.values[i]) ==
+      CHECK(bits(changed->problem.scale_a.values[i]) ==
             bits(side == Side::b ? pairs[i].first : pairs[i].second));
-      CHECK(bits(changed->problem.b_scales.values[i]) ==
+      CHECK(bits(changed->problem.scale_b.values[i]) ==
             bits(side == Side::a ? pairs[i].first : pairs[i].second));
     }
   }

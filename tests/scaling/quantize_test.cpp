@@ -312,8 +312,8 @@ TEST_CASE("quantize: scales fit the product's layout", "[scaling]") {
   problem.model = find_instruction_model("sm90.wgmma.e4m3").accumulator;
   problem.a = a.matrix();
   problem.b = b.matrix();
-  problem.a_scales = a.inverse();
-  problem.b_scales = b.inverse();
+  problem.scale_a = a.inverse();
+  problem.scale_b = b.inverse();
   problem.promotion_interval = 128;
   std::vector<float> d(16 * 128);
   gemm_reference(problem, d);

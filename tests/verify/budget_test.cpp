@@ -118,8 +118,8 @@ TEST_CASE("budget: scales of a block move terms and their alignment alike", "[ve
   const auto budget = [&](int of_a, int of_b) {
     const std::vector<float> a(4, std::ldexp(1.0F, of_a));
     const std::vector<float> b(6, std::ldexp(1.0F, of_b));
-    random.product.problem.a_scales = {a, 1, 32, FormatId::e8m0fnu};
-    random.product.problem.b_scales = {b, 1, 32, FormatId::e8m0fnu};
+    random.product.problem.scale_a = {a, 1, 32, FormatId::e8m0fnu};
+    random.product.problem.scale_b = {b, 1, 32, FormatId::e8m0fnu};
     return error_budget(random.product, 1, 2);
   };
   const ErrorBudget one = budget(0, 0);
@@ -283,15 +283,15 @@ TEST_CASE("budget check: a product without a budget is refused, whichever thread
           "[verify]") {
   RandomProduct random({.model = "sm100.tcgen05.mxf8f6f4.e4m3"}, {.shape = {2, 2, 64}});
   const std::vector<float> scales{1.0F, 2.0F, 3.0F, 4.0F};  // 3 is no E8M0 number
-  random.product.problem.a_scales = {scales, 1, 32, FormatId::e8m0fnu};
+  random.product.problem.scale_a = {scales, 1, 32, FormatId::e8m0fnu};
   const std::vector<std::byte> golden(16);
   const std::vector<std::byte> got(16, std::byte{1});
   const std::vector<std::int64_t> mismatches{0, 1, 2, 3};
-  CHECK_THROWS_WITH(error_budget(random.product, 0, 0), contains("a_scales: expected values of"));
+  CHECK_THROWS_WITH(error_budget(random.product, 0, 0), contains("scale_a: expected values of"));
   for (const bool decides : {false, true})
     for (const int threads : {1, 3})
       CHECK_THROWS_WITH(check_budgets(random.product, {golden, got}, mismatches, decides, threads),
-                        contains("a_scales: expected values of"));
+                        contains("scale_a: expected values of"));
 }
 
 TEST_CASE("budget check: some mismatches of many are as many apart, of words of any width",
@@ -334,8 +334,8 @@ TEST_CASE("budget: a NaN of either scale, or of the second half of a gate, leave
     std::vector<float> scales(4, 1.0F);
     const std::vector<float> ones(4, 1.0F);
     scales[3] = std::numeric_limits<float>::quiet_NaN();
-    random.product.problem.a_scales = {of_a ? scales : ones, 1, 32, FormatId::e8m0fnu};
-    random.product.problem.b_scales = {of_a ? ones : scales, 1, 32, FormatId::e8m0fnu};
+    random.product.problem.scale_a = {of_a ? scales : ones, 1, 32, FormatId::e8m0fnu};
+    random.product.problem.scale_b = {of_a ? ones : scales, 1, 32, FormatId::e8m0fnu};
     CAPTURE(of_a);
     for (std::int64_t i = 0; i < 2; ++i)
       for (std::int64_t j = 0; j < 2; ++j)

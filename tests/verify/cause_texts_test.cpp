@@ -311,8 +311,8 @@ TEST_CASE("causes: the texts of mistakes around a sum", "[verify]") {
     return text;
   };
   Product all = random.product;
-  all.problem.a_scales.tensor_scale = 2.0F;
-  all.problem.b_scales.tensor_scale = 0.5F;
+  all.problem.scale_a.tensor_scale = 2.0F;
+  all.problem.scale_b.tensor_scale = 0.5F;
   all.split = {.parts = 2};
   Epilogue& e = all.epilogue;
   e.alpha = 0.5F;

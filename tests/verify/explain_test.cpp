@@ -144,7 +144,7 @@ Product product_of_two(const ScaledUnit& unit) {
   Product product = product_of(unit, {a, kRows, kTerms});
   const Product other = product_of(unit, {b, kRows, kTerms});
   product.problem.b = other.problem.b;
-  product.problem.b_scales = other.problem.b_scales;
+  product.problem.scale_b = other.problem.scale_b;
   product.owners.insert(product.owners.end(), other.owners.begin(), other.owners.end());
   return product;
 }

@@ -124,7 +124,7 @@ TEST_CASE("grouped verify: another group's rows come with all their scales", "[v
   const auto of = [&](std::string_view name) {
     const auto found = std::ranges::find(mistakes, name, &WrongProduct::name);
     REQUIRE(found != mistakes.end());
-    return found->product.problem.a_scales.values;
+    return found->product.problem.scale_a.values;
   };
   // Rows 3 to 5 and 8 to 10 of the whole, two scales each.
   for (const auto& [group, row] : {std::pair{"next", std::size_t{3}}, {"last", 8}})
@@ -151,12 +151,12 @@ TEST_CASE(
   const GroupedProduct grouped =
       make_grouped_product(all, {.model = "sm90.wgmma.e4m3", .promotion_interval = 128},
                            {GroupKind::k_ends, {128, 256}, 0});
-  const InverseScales& own = grouped.parts[0].product.problem.a_scales;
+  const InverseScales& own = grouped.parts[0].product.problem.scale_a;
   std::vector<std::string> names;
   for (const WrongProduct& one : group_mistakes(grouped, 0)) {
     if (one.name.find("scale") == std::string::npos) continue;
     names.push_back(one.name);
-    const InverseScales& wrong = one.product.problem.a_scales;
+    const InverseScales& wrong = one.product.problem.scale_a;
     CHECK(std::ranges::equal(wrong.values, own.values));
     CHECK(wrong.tensor_scale == 0.3F);
   }
@@ -262,15 +262,15 @@ TEST_CASE("grouped verify: terms of another group come under its tensor scales, 
       const GemmProblem& other = grouped.parts[1 - part].product.problem;
       if (one.name == "terms_of_" + relation + "_group") {
         ++found;
-        CHECK(p.a_scales.tensor_scale == other.a_scales.tensor_scale);
-        CHECK(p.b_scales.tensor_scale == other.b_scales.tensor_scale);
+        CHECK(p.scale_a.tensor_scale == other.scale_a.tensor_scale);
+        CHECK(p.scale_b.tensor_scale == other.scale_b.tensor_scale);
         CHECK(compute(one.product) == compute(grouped.parts[1 - part].product));
       }
       if (one.name == "tensor_scale_b_of_" + relation + "_group") {
         ++found;
-        CHECK(p.a_scales.tensor_scale == own.a_scales.tensor_scale);
-        CHECK(p.b_scales.tensor_scale == other.b_scales.tensor_scale);
-        CHECK(std::ranges::equal(p.b_scales.values, own.b_scales.values));
+        CHECK(p.scale_a.tensor_scale == own.scale_a.tensor_scale);
+        CHECK(p.scale_b.tensor_scale == other.scale_b.tensor_scale);
+        CHECK(std::ranges::equal(p.scale_b.values, own.scale_b.values));
       }
     }
     CHECK(found == 2);

@@ -49,8 +49,8 @@ TEST_CASE("causes: mistakes of a kernel are those of its own parts", "[verify]")
         if (of_a && of_b) expected += std::string(how) + "_tensor_scale_a_and_b ";
       }
       CHECK(names([&](Product& p) {
-              if (of_a) p.problem.a_scales.tensor_scale = 2.0F;
-              if (of_b) p.problem.b_scales.tensor_scale = 0.5F;
+              if (of_a) p.problem.scale_a.tensor_scale = 2.0F;
+              if (of_b) p.problem.scale_b.tensor_scale = 0.5F;
             }) == expected);
     }
   // One part of an epilogue at a time.

@@ -64,7 +64,7 @@ std::optional<Product> with_places(const Place& place) {
   const Product& p = tiled().product;
   return take_with_scales_of(
       p, whole_of(p), Side::a, 128, [&](std::int64_t row, std::int64_t tile) {
-        return p.problem.a_scales.values[static_cast<std::size_t>(place(row, tile))];
+        return p.problem.scale_a.values[static_cast<std::size_t>(place(row, tile))];
       });
 }
 
@@ -101,7 +101,7 @@ TEST_CASE("measure: scales of other tiles of K, rows and orders of memory are fo
 TEST_CASE("measure: scales with other values are found", "[verify]") {
   const Product& p = tiled().product;
   const auto changed = [&](Side side, const std::function<float(std::int64_t, float)>& value) {
-    const InverseScales& s = side == Side::a ? p.problem.a_scales : p.problem.b_scales;
+    const InverseScales& s = side == Side::a ? p.problem.scale_a : p.problem.scale_b;
     const std::int64_t rows = side == Side::a ? 1 : 128;
     return take_with_scales_of(p, whole_of(p), side, 128, [&](std::int64_t row, std::int64_t tile) {
       return value(tile, s.values[static_cast<std::size_t>(row / rows * 8 + tile)]);
@@ -127,7 +127,7 @@ std::optional<Product> with_tiles(const std::function<std::int64_t(std::int64_t)
   const std::optional<Product> a = with_places([&](auto r, auto t) { return r * 8 + of_a(t); });
   REQUIRE(a);
   return take_with_scales_of(*a, whole_of(p), Side::b, 128, [&](std::int64_t, std::int64_t tile) {
-    return p.problem.b_scales.values[static_cast<std::size_t>(of_b(tile))];
+    return p.problem.scale_b.values[static_cast<std::size_t>(of_b(tile))];
   });
 }
 
@@ -170,9 +170,9 @@ TEST_CASE("measure: another number for each code of a scale is found", "[verify]
   const RandomProduct random({.promotion_interval = 128},
                              {.shape = {48, 128, 1024}, .tiles_a = {48, 8}, .tiles_b = {1, 8}});
   Product p = random.product;
-  std::vector<float> few(p.problem.a_scales.values.size());
+  std::vector<float> few(p.problem.scale_a.values.size());
   for (std::size_t i = 0; i < few.size(); ++i) few[i] = 0.125F * static_cast<float>(8 + i * i % 7);
-  p.problem.a_scales.values = few;
+  p.problem.scale_a.values = few;
   const auto wrong = with_scale_values(p, Side::a, [](float x) { return x + 0.125F; });
   CHECK_THAT(measured_cause(p, wrong),
              contains("scale_codes_read_otherwise_a: A's scale (measured) is another number for "
@@ -331,7 +331,7 @@ TEST_CASE("verify: sums and biases that were stored in 16 bits are named", "[ver
   const RandomProduct random({}, {.shape = {48, 64, 256}, .tiles_a = {48, 1}, .tiles_b = {64, 1}});
   const Product& p = random.product;
   Product plain = p;
-  plain.problem.a_scales = plain.problem.b_scales = {};
+  plain.problem.scale_a = plain.problem.scale_b = {};
   const std::vector<float> sums =
       decode_codes(FormatId::bf16, cast_output(compute(plain, 1), default_output(FormatId::bf16)));
   std::vector<float> wrong;

@@ -114,8 +114,8 @@ TEST_CASE("causes: scales of every wrong value are named", "[verify]") {
 TEST_CASE("causes: scales of rows in groups of every size are named", "[verify]") {
   const RandomProduct random({}, {.shape = {300, 8, 64}, .tiles_a = {300, 1}, .tiles_b = {8, 1}});
   Product p = random.product;
-  p.problem.a_scales.values = p.problem.a_scales.values.first(7);
-  p.problem.a_scales.row_block = 48;
+  p.problem.scale_a.values = p.problem.scale_a.values.first(7);
+  p.problem.scale_a.row_block = 48;
   for (const std::int64_t group : {1, 32, 64, 128, 256}) {
     const std::string size = std::to_string(group);
     CHECK_THAT(
@@ -346,8 +346,8 @@ TEST_CASE("causes: each misread tensor scale is a product under that scale", "[v
   for (const bool of_a : {true, false})
     for (const bool of_b : {true, false}) {
       Product p = random.product;
-      if (of_a) p.problem.a_scales.tensor_scale = 0.75F;
-      if (of_b) p.problem.b_scales.tensor_scale = 5.0F;
+      if (of_a) p.problem.scale_a.tensor_scale = 0.75F;
+      if (of_b) p.problem.scale_b.tensor_scale = 5.0F;
       const auto all = kernel_mistakes(p);
       const auto misread = std::ranges::count_if(all, [](const KernelMistake& one) {
         return one.name.find("_tensor_scale_") != std::string::npos;
@@ -366,8 +366,8 @@ TEST_CASE("causes: each misread tensor scale is a product under that scale", "[v
               return by == 0 ? 1.0F : by == 2 ? x * x : 1.0F / x;
             };
             Product wrong = p;
-            if (a) wrong.problem.a_scales.tensor_scale = read(0.75F);
-            if (b) wrong.problem.b_scales.tensor_scale = read(5.0F);
+            if (a) wrong.problem.scale_a.tensor_scale = read(0.75F);
+            if (b) wrong.problem.scale_b.tensor_scale = read(5.0F);
             CHECK(found->output(p).value() == compute(wrong));
           }
     }

@@ -89,8 +89,8 @@ TEST_CASE("causes: operands quantized with the cast of Triton's interpreter", "[
   const Inputs inputs;
   for (const char* recipe : {"deepseek-v3", "deepgemm-ue8m0"}) {
     const Product right = inputs.product(recipe);
-    const std::vector<std::uint8_t> a = quantized(inputs.a, kM, right.problem.a_scales);
-    const std::vector<std::uint8_t> b = quantized(inputs.b, kN, right.problem.b_scales);
+    const std::vector<std::uint8_t> a = quantized(inputs.a, kM, right.problem.scale_a);
+    const std::vector<std::uint8_t> b = quantized(inputs.b, kN, right.problem.scale_b);
     const auto named = [&](bool wrong_a, bool wrong_b) {
       Product wrong = right;
       if (wrong_a) wrong.problem.a = CodeMatrix::row_major(FormatId::e4m3fn, a, kM, kK);

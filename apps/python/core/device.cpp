@@ -62,7 +62,7 @@ std::int64_t device_workspace(const DeviceMatrix& a, const DeviceMatrix& b) {
 }
 
 void device_gemm(const AccumulatorModel& model, const DeviceMatrix& a, const DeviceMatrix& b,
-                 const DeviceScales& a_scales, const DeviceScales& b_scales,
+                 const DeviceScales& scale_a, const DeviceScales& scale_b,
                  std::int64_t promotion_interval, std::string_view scale_order,
                  const DeviceArray& d, const DeviceArray& workspace, int device,
                  std::uintptr_t stream) {
@@ -70,8 +70,8 @@ void device_gemm(const AccumulatorModel& model, const DeviceMatrix& a, const Dev
   problem.model = model;
   problem.a = matrix_of(a);
   problem.b = matrix_of(b);
-  problem.a_scales = scales_of("scale_a", a_scales);
-  problem.b_scales = scales_of("scale_b", b_scales);
+  problem.scale_a = scales_of("scale_a", scale_a);
+  problem.scale_b = scales_of("scale_b", scale_b);
   problem.promotion_interval = promotion_interval;
   problem.scale_order = find_scale_order(scale_order);
   cuda::gemm_on_stream(
@@ -97,8 +97,8 @@ std::int64_t device_workspace(const DeviceMatrix& /*a*/, const DeviceMatrix& /*b
   without_cuda();
 }
 void device_gemm(const AccumulatorModel& /*model*/, const DeviceMatrix& /*a*/,
-                 const DeviceMatrix& /*b*/, const DeviceScales& /*a_scales*/,
-                 const DeviceScales& /*b_scales*/, std::int64_t /*promotion_interval*/,
+                 const DeviceMatrix& /*b*/, const DeviceScales& /*scale_a*/,
+                 const DeviceScales& /*scale_b*/, std::int64_t /*promotion_interval*/,
                  std::string_view /*scale_order*/, const DeviceArray& /*d*/,
                  const DeviceArray& /*workspace*/, int /*device*/, std::uintptr_t /*stream*/) {
   without_cuda();

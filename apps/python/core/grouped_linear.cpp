@@ -26,8 +26,8 @@ GroupProduct part_of(std::size_t group, std::int64_t first_row, const train::Gem
   p.model = settings.accumulator;
   p.a = a.codes;
   p.b = b.codes;
-  p.a_scales = a.scales;
-  p.b_scales = b.scales;
+  p.scale_a = a.scales;
+  p.scale_b = b.scales;
   p.promotion_interval = settings.promotion_interval;
   p.scale_order = settings.scale_order;
   return part;
@@ -36,13 +36,13 @@ GroupProduct part_of(std::size_t group, std::int64_t first_row, const train::Gem
 /// D of all groups below each other: of group g A[g] [m_g, k_g] times B[g] [n, k_g].
 OwnedArray<float> grouped_linear_product(const train::GemmSettings& settings,
                                          const Recipe& a_recipe, const Codes& a,
-                                         const GroupedScales& a_scales, const Recipe& b_recipe,
-                                         const Codes& b, const GroupedScales& b_scales,
+                                         const GroupedScales& scale_a, const Recipe& b_recipe,
+                                         const Codes& b, const GroupedScales& scale_b,
                                          int threads) {
   const std::size_t count = a.size();
-  require(a_scales.size() == count && b.size() == count && b_scales.size() == count, "groups",
+  require(scale_a.size() == count && b.size() == count && scale_b.size() == count, "groups",
           fmt::format("codes and scales of {}", count),
-          fmt::format("{}, {} and {}", a_scales.size(), b.size(), b_scales.size()));
+          fmt::format("{}, {} and {}", scale_a.size(), b.size(), scale_b.size()));
   std::vector<float> d;
   GroupedProduct all;
   {
@@ -52,8 +52,8 @@ OwnedArray<float> grouped_linear_product(const train::GemmSettings& settings,
       require(g == 0 || columns == all.columns, "b",
               fmt::format("{} rows in each group", all.columns), fmt::format("{}", columns));
       all.columns = columns;
-      all.parts.push_back(part_of(g, all.rows, settings, coded_operand(a_recipe, a[g], a_scales[g]),
-                                  coded_operand(b_recipe, b[g], b_scales[g])));
+      all.parts.push_back(part_of(g, all.rows, settings, coded_operand(a_recipe, a[g], scale_a[g]),
+                                  coded_operand(b_recipe, b[g], scale_b[g])));
       all.rows += static_cast<std::int64_t>(a[g].shape(0));
     }
     all.count = static_cast<std::int64_t>(count);

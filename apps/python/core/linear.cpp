@@ -137,10 +137,10 @@ nb::tuple linear_cast(const Recipe& first, const std::optional<Recipe>& second, 
 }
 
 void linear_product(const GemmSettings& settings, const Recipe& a_recipe,
-                    const Matrix<const std::uint8_t>& a, const ScaleVector& a_scales,
+                    const Matrix<const std::uint8_t>& a, const ScaleVector& scale_a,
                     const Recipe& b_recipe, const Matrix<const std::uint8_t>& b,
-                    const ScaleVector& b_scales, const Matrix<float>& d, int threads) {
-  fp8_product(settings, coded_operand(a_recipe, a, a_scales), coded_operand(b_recipe, b, b_scales),
+                    const ScaleVector& scale_b, const Matrix<float>& d, int threads) {
+  fp8_product(settings, coded_operand(a_recipe, a, scale_a), coded_operand(b_recipe, b, scale_b),
               span_of(d), threads);
 }
 

@@ -108,8 +108,8 @@ def test_the_type_of_scales_says_what_a_unit_reads(stated):
         assert (product("sm120.mma.mxf4nvf4", block, e4m3, 1.5) == 144).all()
         assert (product("sm120.mma.mxf4nvf4", block, e4m3, -1.5) == 144).all(), "the sign is not read"
         assert (product("sm120.mma.mxf4nvf4", block, e8m0, 2.0) == 256).all()
-    with pytest.raises(ValueError, match="^a_scales: expected values of e8m0fnu"):
+    with pytest.raises(ValueError, match="^scale_a: expected values of e8m0fnu"):
         product("sm120.mma.mxf4nvf4", 32, F32, 1.5)
-    with pytest.raises(ValueError, match="^promotion_interval: expected a divisor of a_scales.k_block = 32"):
+    with pytest.raises(ValueError, match="^promotion_interval: expected a divisor of scale_a.k_block = 32"):
         product(MODEL, 32, e4m3, 1.5)
     assert (product(MODEL, 16, e4m3, 1.5) == 144).all() and (product(MODEL, 16, F32, 1.5) == 144).all()

@@ -210,11 +210,11 @@ def test_sizes_of_zero():
         ),
         (
             {"scale_a": np.ones((3, 2), f32)},
-            r"promotion_interval: expected a divisor of a_scales.k_block = 32, .*, got 0",
+            r"promotion_interval: expected a divisor of scale_a.k_block = 32, .*, got 0",
         ),
         (
             {"scale_a": fp8lab.Scales(np.ones((3, 2), f32), 1, 32)},
-            "promotion_interval: expected a divisor of a_scales.k_block = 32",
+            "promotion_interval: expected a divisor of scale_a.k_block = 32",
         ),
         ({"scale_a": []}, r"scale_a: expected one value, .*, got \[0\]"),
         ({"threads": -2}, "threads: expected 0"),

@@ -475,10 +475,10 @@ class Nvfp4Block : SageBlock {
     qk.model = find_instruction_model(kernel_.qk_model).accumulator;
     qk.a = {FormatId::e2m1, q_.codes.data() + begin_ * shape_.d, rows_, shape_.d, shape_.d, 1};
     qk.b = {FormatId::e2m1, k_.codes.data() + first * shape_.d, kPadding, shape_.d, shape_.d, 1};
-    qk.a_scales = scales_at(q_.scales, begin_ * blocks);
-    qk.a_scales.values = qk.a_scales.values.first(static_cast<std::size_t>(rows_ * blocks));
-    qk.b_scales = scales_at(k_.scales, first * blocks);
-    qk.b_scales.values = qk.b_scales.values.first(static_cast<std::size_t>(kPadding * blocks));
+    qk.scale_a = scales_at(q_.scales, begin_ * blocks);
+    qk.scale_a.values = qk.scale_a.values.first(static_cast<std::size_t>(rows_ * blocks));
+    qk.scale_b = scales_at(k_.scales, first * blocks);
+    qk.scale_b.values = qk.scale_b.values.first(static_cast<std::size_t>(kPadding * blocks));
     qk.c = c.data();
     qk.c_enters = CPlacement::accumulator;
     std::vector<float> s(c.size());
@@ -502,8 +502,8 @@ class Nvfp4Block : SageBlock {
     pv.model = find_instruction_model(kernel_.pv_model).accumulator;
     pv.a = {FormatId::e2m1, codes_.data(), rows_, kPadding, kPadding, 1};
     pv.b = {FormatId::e2m1, v_.codes.data() + first, shape_.d_v, kPadding, rows, 1};
-    pv.a_scales = scales_at(p_scales_, 0);
-    pv.b_scales = scales_at(v_scales, 0);
+    pv.scale_a = scales_at(p_scales_, 0);
+    pv.scale_b = scales_at(v_scales, 0);
     add_product(pv);
   }
 

@@ -38,7 +38,7 @@ Coding coding_of(const InverseScales& scales) {
 std::optional<Coding> unit_coding(const GemmProblem& p) {
   if (!traits_of(p.model).takes_scales) return std::nullopt;
   std::optional<Coding> found;
-  for (const InverseScales* scales : {&p.a_scales, &p.b_scales}) {
+  for (const InverseScales* scales : {&p.scale_a, &p.scale_b}) {
     if (scales->empty()) continue;
     if (scales->after_instruction) return std::nullopt;
     const Coding coding = coding_of(*scales);
@@ -117,8 +117,8 @@ BlockScaleRows::BlockScaleRows(const GemmProblem& p) {
   block_ = coding->block;
   blocks_ = ceil_divide(p.a.k, block_);
   format_ = coding->format;
-  a_ = codes_of(p.a_scales, p.a, *coding, "a_scales");
-  b_ = codes_of(p.b_scales, p.b, *coding, "b_scales");
+  a_ = codes_of(p.scale_a, p.a, *coding, "scale_a");
+  b_ = codes_of(p.scale_b, p.b, *coding, "scale_b");
 }
 
 BlockScales BlockScaleRows::at(std::int64_t row, std::int64_t column, std::int64_t begin,
@@ -145,10 +145,10 @@ InverseScales whole_scale(const InverseScales& scales, const CodeMatrix& m) {
 GemmProblem without_unit_scales(const GemmProblem& problem) {
   GemmProblem rest = problem;
   if (!applies_scales(problem)) return rest;
-  rest.a_scales = rest.b_scales = {};
-  if (problem.a_scales.tensor_scale != 1.0F || problem.b_scales.tensor_scale != 1.0F) {
-    rest.a_scales = whole_scale(problem.a_scales, problem.a);
-    rest.b_scales = whole_scale(problem.b_scales, problem.b);
+  rest.scale_a = rest.scale_b = {};
+  if (problem.scale_a.tensor_scale != 1.0F || problem.scale_b.tensor_scale != 1.0F) {
+    rest.scale_a = whole_scale(problem.scale_a, problem.a);
+    rest.scale_b = whole_scale(problem.scale_b, problem.b);
   }
   return rest;
 }

@@ -38,7 +38,7 @@ InverseScales scales_from(const InverseScales& scales, const CodeMatrix& m, std:
   return later;
 }
 
-void drop_scales(GemmProblem& p) { p.a_scales = p.b_scales = {}; }
+void drop_scales(GemmProblem& p) { p.scale_a = p.scale_b = {}; }
 
 /// All promotion intervals but the first one, added to what `d` holds.
 void add_later_intervals(const GemmProblem& p, std::span<float> d, Target target, int threads) {
@@ -51,8 +51,8 @@ void add_later_intervals(const GemmProblem& p, std::span<float> d, Target target
   tail.b = part_of(p.b, interval, p.a.k);
   tail.c = begun.data();
   if (scaled_in_blocks(p)) {
-    tail.a_scales = scales_from(p.a_scales, p.a, interval, interval, a_values);
-    tail.b_scales = scales_from(p.b_scales, p.b, interval, interval, b_values);
+    tail.scale_a = scales_from(p.scale_a, p.a, interval, interval, a_values);
+    tail.scale_b = scales_from(p.scale_b, p.b, interval, interval, b_values);
     // Of one interval the scale does not change: it is of the whole sum, which C joins.
     if (!scaled_in_blocks(tail)) tail.promotion_interval = 0;
   } else {
@@ -74,8 +74,8 @@ std::string_view begin_with_c(const GemmProblem& p, std::span<float> d, Target t
   head.promotion_interval = 0;
   drop_scales(head);
   const std::string_view method = run_gemm(head, d, target, threads);
-  const ScaleLookup a(p.a_scales, p.a);
-  const ScaleLookup b(p.b_scales, p.b);
+  const ScaleLookup a(p.scale_a, p.a);
+  const ScaleLookup b(p.scale_b, p.b);
   const auto scale = [&](float sum, std::int64_t i, std::int64_t j) {
     return scale_into(p.scale_order, sum, a.at(i, 0), b.at(j, 0), 0.0F);
   };

@@ -44,8 +44,8 @@ struct Job {
   const PackForm& form;
   const SumForm& sums;
   IntervalSums intervals;
-  ScaleLookup a_scales;
-  ScaleLookup b_scales;
+  ScaleLookup scale_a;
+  ScaleLookup scale_b;
   std::int64_t width;
   std::int64_t steps;
   std::int64_t slab_steps;     ///< of B that a tile loads at a time
@@ -144,8 +144,8 @@ Job<T>::Job(const PlannedProduct& product, const MethodOf<T>& by, const Kernels&
       form(by.form()),
       sums(by.sums()),
       intervals(product.intervals),
-      a_scales(problem.a_scales, problem.a),
-      b_scales(problem.b_scales, problem.b),
+      scale_a(problem.scale_a, problem.a),
+      scale_b(problem.scale_b, problem.b),
       width(k.width<T>() / form.fold),
       steps((problem.a.k + form.terms - 1) / form.terms),
       slab_steps(std::min(std::max<std::int64_t>(1, kSlabTerms / form.terms), steps)),
@@ -256,8 +256,8 @@ void Tile<T>::extract(std::int64_t row, const float* c, float* out) const {
 
 template <typename T>
 void Tile<T>::load_b_scales(std::int64_t k) {
-  job_.b_scales.rows_at(column_, k,
-                        std::span(b_scales_).first(static_cast<std::size_t>(panel_.columns())));
+  job_.scale_b.rows_at(column_, k,
+                       std::span(b_scales_).first(static_cast<std::size_t>(panel_.columns())));
 }
 
 template <typename T>
@@ -280,14 +280,14 @@ template <typename T>
 void Tile<T>::promote_scaled_rows(std::int64_t row, std::int64_t rows, std::int64_t k) {
   load_b_scales(k);
   a_scales_.resize(static_cast<std::size_t>(rows));
-  job_.a_scales.rows_at(row_ + row, k, a_scales_);
+  job_.scale_a.rows_at(row_ + row, k, a_scales_);
   const ScaledPromotion<T> promotion{.state = state(row),
                                      .final = final(row),
                                      .marked = job_.sums.promotion == SumForm::Promotion::marked,
                                      .positive_zero = job_.positive_zero,
                                      .order = job_.problem.scale_order,
-                                     .a_scales = a_scales_.data(),
-                                     .b_scales = b_scales_.data(),
+                                     .scale_a = a_scales_.data(),
+                                     .scale_b = b_scales_.data(),
                                      .rows = rows,
                                      .width = job_.width};
   if constexpr (std::is_same_v<T, float>)
@@ -307,11 +307,11 @@ void Tile<T>::promote(std::int64_t row, std::int64_t rows, std::int64_t last_ste
   Combine combine{.order = job_.problem.scale_order, .partial = partial_.data()};
   if (job_.scaled_in_blocks) {
     load_b_scales(k);
-    combine.b_scales = b_scales_.data();
+    combine.scale_b = b_scales_.data();
   }
   for (std::int64_t r = row; r < row + rows; ++r) {
     extract(r, kZeros.data(), partial_.data());
-    combine.a_scale = job_.scaled_in_blocks ? job_.a_scales.at(row_ + r, k) : 1.0F;
+    combine.a_scale = job_.scaled_in_blocks ? job_.scale_a.at(row_ + r, k) : 1.0F;
     combine.final = final(r);
     job_.kernels.sums.combine(combine, job_.width);
   }
@@ -336,8 +336,8 @@ void Tile<T>::finish(std::int64_t rows, std::span<float> d) {
       if (p.c != nullptr) std::copy_n(p.c + at, panel_.columns(), out.begin());
       job_.kernels.sums.combine({.order = p.scale_order,
                                  .partial = sum,
-                                 .a_scale = job_.a_scales.at(row_ + r, 0),
-                                 .b_scales = b_scales_.data(),
+                                 .a_scale = job_.scale_a.at(row_ + r, 0),
+                                 .scale_b = b_scales_.data(),
                                  .final = out.data()},
                                 job_.width);
       sum = out.data();
@@ -386,7 +386,7 @@ void Tile<T>::repair(std::span<const RowSummary> summaries, std::int64_t row, st
       if (a_row.empty()) a_row = unpack_row(given.a, row_ + row + r);
       if (b_row.empty()) b_row = unpack_row(given.b, column_ + j);
       d[static_cast<std::size_t>(at)] = reference_element(
-          given, job_.a_scales, job_.b_scales, a_row, b_row, row_ + row + r, column_ + j,
+          given, job_.scale_a, job_.scale_b, a_row, b_row, row_ + row + r, column_ + j,
           job_.unit_scales == nullptr ? BlockScaleRows{} : *job_.unit_scales);
     }
   }
@@ -590,10 +590,10 @@ MethodPtr plan_for_data(const MethodRequest& request, const BlockScaleRows& scal
   const auto range = [&](Side side) {
     return form.any_scales ? RowSummary{.largest = 0, .lowest = 0} : range_of_scales(scales, side);
   };
-  const RowSummary a_scales = range(Side::a);
-  const RowSummary b_scales = range(Side::b);
+  const RowSummary scale_a = range(Side::a);
+  const RowSummary scale_b = range(Side::b);
   const auto takes = [&](const RowSummary& a, const RowSummary& b) {
-    return planned->takes(scaled_by(a, a_scales), scaled_by(b, b_scales), p.a.k);
+    return planned->takes(scaled_by(a, scale_a), scaled_by(b, scale_b), p.a.k);
   };
   MethodPtr other = planned->for_other_data(request);
   const bool all =

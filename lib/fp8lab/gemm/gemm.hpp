@@ -125,8 +125,8 @@ struct GemmProblem {
   CodeMatrix a;
   CodeMatrix b;
   const float* c = nullptr;
-  InverseScales a_scales;
-  InverseScales b_scales;
+  InverseScales scale_a;
+  InverseScales scale_b;
   std::int64_t promotion_interval = 0;
   ScaleOrder scale_order = ScaleOrder::product_then_fma;
   CPlacement c_enters = CPlacement::unnamed;

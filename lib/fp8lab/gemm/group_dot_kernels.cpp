@@ -98,27 +98,25 @@ HWY_INLINE void add_step(const GroupDotBlock& s, std::int64_t step, std::int64_t
   hn::Vec<Words> sums[kGroups][kParts];
   FP8LAB_UNROLL
   for (int g = 0; g < kGroups; ++g) sum_group(a, columns, g, sums[g]);
-  const std::int64_t at_a = step * kGroups * s.a_scales.stride + row;
-  const std::int64_t at_b = step * kGroups * s.b_scales.stride + column;
+  const std::int64_t at_a = step * kGroups * s.scale_a.stride + row;
+  const std::int64_t at_b = step * kGroups * s.scale_b.stride + column;
   FP8LAB_UNROLL
   for (int p = 0; p < kParts; ++p) {
     const auto c = hn::Load(df, state + p * kWords);
     auto largest = exponent_of_c(df, c, s.rounding);
     FP8LAB_UNROLL
     for (int g = 0; g < kGroups; ++g) {
-      const auto of_a = hn::Set(d, s.a_scales.exponent[at_a + g * s.a_scales.stride]);
-      const auto of_b =
-          hn::LoadU(d, s.b_scales.exponent + at_b + g * s.b_scales.stride + p * kWords);
-      const auto both = hn::And(hn::Set(du, s.a_scales.nonzero[at_a + g * s.a_scales.stride]),
+      const auto of_a = hn::Set(d, s.scale_a.exponent[at_a + g * s.scale_a.stride]);
+      const auto of_b = hn::LoadU(d, s.scale_b.exponent + at_b + g * s.scale_b.stride + p * kWords);
+      const auto both = hn::And(hn::Set(du, s.scale_a.nonzero[at_a + g * s.scale_a.stride]),
                                 hn::Load(du, columns.nonzero[g] + p * kWords));
       largest = with_group(d, largest, hn::Add(of_a, of_b), both);
     }
     GroupSums<Floats> total(largest, s.rounding.alignment_fraction_bits, c);
     FP8LAB_UNROLL
     for (int g = 0; g < kGroups; ++g)
-      total.add(hn::BitCast(d, sums[g][p]),
-                kOfTwice * s.a_scales.scale[at_a + g * s.a_scales.stride],
-                s.b_scales.scale + at_b + g * s.b_scales.stride + p * kWords);
+      total.add(hn::BitCast(d, sums[g][p]), kOfTwice * s.scale_a.scale[at_a + g * s.scale_a.stride],
+                s.scale_b.scale + at_b + g * s.scale_b.stride + p * kWords);
     hn::Store(total.result(s.rounding.output_fraction_bits), df, state + p * kWords);
   }
 }

@@ -98,8 +98,8 @@ GemmProblem as_steps(const GemmProblem& given, const CodeMatrix& a, const CodeMa
   steps.promotion_interval = given.model.terms;
   if (given.promotion_interval == 0 && c_placement(given) == CPlacement::accumulator)
     steps.c_enters = CPlacement::promoted_sum;
-  forget_k(steps.a_scales, given.a);
-  forget_k(steps.b_scales, given.b);
+  forget_k(steps.scale_a, given.a);
+  forget_k(steps.scale_b, given.b);
   return steps;
 }
 
@@ -127,13 +127,13 @@ void multiply_copies(const GemmProblem& given, const CodeMatrix& a, const CodeMa
 /// Promotion at the problem's own interval: the sums of each, added by FP32 arithmetic.
 void promote(const GemmProblem& p, const HalfCodes& a, const HalfCodes& b, std::span<float> d,
              Target target, int threads) {
-  const ScaleLookup a_scales(p.a_scales, p.a);
-  const ScaleLookup b_scales(p.b_scales, p.b);
+  const ScaleLookup scale_a(p.scale_a, p.a);
+  const ScaleLookup scale_b(p.scale_b, p.b);
   const bool in_blocks = scaled_in_blocks(p);
   const bool c_first = !scaled(p) || in_blocks;
   GemmProblem part = p;
   part.c = nullptr;  // which is the epilogue's, or what the promoted sum starts from
-  part.a_scales = part.b_scales = {};
+  part.scale_a = part.scale_b = {};
   part.promotion_interval = 0;
   const std::int64_t n = p.b.rows;
   const auto c_at = [&](std::int64_t at) { return p.c == nullptr ? 0.0F : p.c[at]; };
@@ -152,14 +152,14 @@ void promote(const GemmProblem& p, const HalfCodes& a, const HalfCodes& b, std::
     part.b = part_of(p.b, k, end);
     multiply_copies(part, a.part(k, end), b.part(k, end), partial, target, threads);
     for_outputs([&](std::int64_t i, std::int64_t j, std::size_t at) {
-      sums[at] = in_blocks ? scale_into(p.scale_order, partial[at], a_scales.at(i, k),
-                                        b_scales.at(j, k), sums[at])
+      sums[at] = in_blocks ? scale_into(p.scale_order, partial[at], scale_a.at(i, k),
+                                        scale_b.at(j, k), sums[at])
                            : canonical(sums[at] + partial[at]);
     });
   }
   for_outputs([&](std::int64_t i, std::int64_t j, std::size_t at) {
     d[at] = c_first ? sums[at]
-                    : scale_into(p.scale_order, sums[at], a_scales.at(i, 0), b_scales.at(j, 0),
+                    : scale_into(p.scale_order, sums[at], scale_a.at(i, 0), scale_b.at(j, 0),
                                  c_at(i * n + j));
   });
 }
@@ -169,9 +169,9 @@ constexpr std::int64_t kFewRows = 8;
 constexpr std::int64_t kColumns = 128;
 
 bool takes_columns(const GemmProblem& p) {
-  const std::int64_t block = p.b_scales.row_block;
+  const std::int64_t block = p.scale_b.row_block;
   return p.a.rows <= kFewRows && p.b.rows > kColumns &&
-         (p.b_scales.empty() || block >= p.b.rows || kColumns % block == 0);
+         (p.scale_b.empty() || block >= p.b.rows || kColumns % block == 0);
 }
 
 /// The columns [first, first + count) of a product that takes_columns, whose C is copied to `c`.
@@ -180,13 +180,13 @@ GemmProblem columns_of(const GemmProblem& p, std::int64_t first, std::int64_t co
   GemmProblem part = p;
   part.b.data = static_cast<const unsigned char*>(p.b.data) + first * p.b.row_stride;
   part.b.rows = count;
-  const std::int64_t block = p.b_scales.row_block;
-  if (!p.b_scales.empty() && block < p.b.rows) {
-    const std::int64_t side = p.b_scales.k_block == 0 ? p.b.k : p.b_scales.k_block;
+  const std::int64_t block = p.scale_b.row_block;
+  if (!p.scale_b.empty() && block < p.b.rows) {
+    const std::int64_t side = p.scale_b.k_block == 0 ? p.b.k : p.scale_b.k_block;
     const std::int64_t tiles = ceil_divide(p.b.k, side);
-    part.b_scales.values =
-        p.b_scales.values.subspan(static_cast<std::size_t>(first / block * tiles),
-                                  static_cast<std::size_t>(ceil_divide(count, block) * tiles));
+    part.scale_b.values =
+        p.scale_b.values.subspan(static_cast<std::size_t>(first / block * tiles),
+                                 static_cast<std::size_t>(ceil_divide(count, block) * tiles));
   }
   if (p.c == nullptr) return part;
   c.resize(static_cast<std::size_t>(p.a.rows * count));

@@ -161,12 +161,12 @@ struct TwoWords {
 };
 
 /// One FP32 operation on a row of the panel: final = scale_into(order, partial,
-/// a_scale, b_scales, final), or final + partial if b_scales is null; NaN canonical.
+/// a_scale, scale_b, final), or final + partial if scale_b is null; NaN canonical.
 struct Combine {
   ScaleOrder order = ScaleOrder::product_then_fma;
   const float* partial = nullptr;
   float a_scale = 1.0F;
-  const float* b_scales = nullptr;
+  const float* scale_b = nullptr;
   float* final = nullptr;
 };
 
@@ -276,8 +276,8 @@ struct ScaledPromotion {
   bool marked = true;
   bool positive_zero = false;
   ScaleOrder order = ScaleOrder::product_then_fma;
-  const float* a_scales = nullptr;  ///< [rows]
-  const float* b_scales = nullptr;  ///< [width]
+  const float* scale_a = nullptr;  ///< [rows]
+  const float* scale_b = nullptr;  ///< [width]
   std::int64_t rows = 0;
   std::int64_t width = 0;
 };

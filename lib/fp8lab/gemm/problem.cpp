@@ -153,12 +153,12 @@ BlockScaleRows gemm_detail::validated_scales(const GemmProblem& given, std::size
           "promotion_interval",
           fmt::format("0 or a multiple of the model's {} terms", p.model.terms),
           fmt::format("{}", p.promotion_interval));
-  validate_scale_shape("a_scales", given.a_scales, given.a);
-  validate_scale_shape("b_scales", given.b_scales, given.b);
-  validate_tensor_scale("a_scales", given.a_scales, given.a);
-  validate_tensor_scale("b_scales", given.b_scales, given.b);
-  validate_promotion("a_scales", p.a_scales, p.a, p.promotion_interval);
-  validate_promotion("b_scales", p.b_scales, p.b, p.promotion_interval);
+  validate_scale_shape("scale_a", given.scale_a, given.a);
+  validate_scale_shape("scale_b", given.scale_b, given.b);
+  validate_tensor_scale("scale_a", given.scale_a, given.a);
+  validate_tensor_scale("scale_b", given.scale_b, given.b);
+  validate_promotion("scale_a", p.scale_a, p.a, p.promotion_interval);
+  validate_promotion("scale_b", p.scale_b, p.b, p.promotion_interval);
   validate_c_placement(p);
   return BlockScaleRows(given);
 }

@@ -29,13 +29,13 @@ CodeMatrix part_of(const CodeMatrix& m, std::int64_t begin, std::int64_t end) {
   return part;
 }
 
-float reference_element(const GemmProblem& p, const ScaleLookup& a_scales,
-                        const ScaleLookup& b_scales, std::span<const Unpacked> a,
+float reference_element(const GemmProblem& p, const ScaleLookup& scale_a,
+                        const ScaleLookup& scale_b, std::span<const Unpacked> a,
                         std::span<const Unpacked> b, std::int64_t row, std::int64_t column,
                         const BlockScaleRows& unit_scales) {
   const float c = p.c == nullptr ? 0.0F : p.c[row * p.b.rows + column];
   if (p.a.k == 0) return canonical(c);
-  const bool in_blocks = a_scales.varies_along_k() || b_scales.varies_along_k();
+  const bool in_blocks = scale_a.varies_along_k() || scale_b.varies_along_k();
   const CPlacement place = c_placement(p);
   const float start = place == CPlacement::accumulator ? c : 0.0F;
   float sum = place == CPlacement::promoted_sum ? c : 0.0F;
@@ -49,14 +49,14 @@ float reference_element(const GemmProblem& p, const ScaleLookup& a_scales,
       const float partial = dot_product(
           p.model, a.subspan(k, count), b.subspan(k, count),
           unit_scales.at(row, column, at, static_cast<std::int64_t>(count)), k == 0 ? start : 0.0F);
-      sum = in_blocks ? scale_into(p.scale_order, partial, a_scales.at(row, at),
-                                   b_scales.at(column, at), sum)
+      sum = in_blocks ? scale_into(p.scale_order, partial, scale_a.at(row, at),
+                                   scale_b.at(column, at), sum)
                       : canonical(sum + partial);
     }
   }
   const bool c_last = p.c != nullptr && place == CPlacement::epilogue;
   if (scaled(p) && !in_blocks)
-    return scale_into(p.scale_order, sum, a_scales.at(row, 0), b_scales.at(column, 0),
+    return scale_into(p.scale_order, sum, scale_a.at(row, 0), scale_b.at(column, 0),
                       c_last ? c : 0.0F);
   return canonical(c_last ? sum + c : sum);
 }
@@ -68,8 +68,8 @@ void gemm_reference(const GemmProblem& given, std::span<float> d, int threads) {
   using gemm_detail::unpack_row;
   const BlockScaleRows unit_scales = gemm_detail::validated_scales(given, d.size());
   const GemmProblem problem = gemm_detail::without_unit_scales(given);
-  const ScaleLookup a_scales(problem.a_scales, problem.a);
-  const ScaleLookup b_scales(problem.b_scales, problem.b);
+  const ScaleLookup scale_a(problem.scale_a, problem.a);
+  const ScaleLookup scale_b(problem.scale_b, problem.b);
   const std::int64_t m = problem.a.rows;
   const std::int64_t n = problem.b.rows;
   std::vector<std::vector<Unpacked>> b(static_cast<std::size_t>(n));
@@ -82,7 +82,7 @@ void gemm_reference(const GemmProblem& given, std::span<float> d, int threads) {
       const std::vector<Unpacked> a = unpack_row(problem.a, i);
       for (std::int64_t j = 0; j < n; ++j)
         d[static_cast<std::size_t>(i * n + j)] = reference_element(
-            problem, a_scales, b_scales, a, b[static_cast<std::size_t>(j)], i, j, unit_scales);
+            problem, scale_a, scale_b, a, b[static_cast<std::size_t>(j)], i, j, unit_scales);
     });
   error.rethrow();
 }

@@ -21,8 +21,8 @@ std::vector<Unpacked> unpack_row(const CodeMatrix& matrix, std::int64_t row);
 
 /// D(row, column) of a validated problem, from the unpacked row of A and of B. Scales that the
 /// instruction applies are in `unit_scales`, and not in the problem.
-float reference_element(const GemmProblem& problem, const ScaleLookup& a_scales,
-                        const ScaleLookup& b_scales, std::span<const Unpacked> a,
+float reference_element(const GemmProblem& problem, const ScaleLookup& scale_a,
+                        const ScaleLookup& scale_b, std::span<const Unpacked> a,
                         std::span<const Unpacked> b, std::int64_t row, std::int64_t column,
                         const BlockScaleRows& unit_scales = {});
 

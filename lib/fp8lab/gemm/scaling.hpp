@@ -84,12 +84,12 @@ inline std::int64_t tile_along_k(const InverseScales& scales, const CodeMatrix& 
 }
 
 /// Whether either operand has scales.
-inline bool scaled(const GemmProblem& p) { return !p.a_scales.empty() || !p.b_scales.empty(); }
+inline bool scaled(const GemmProblem& p) { return !p.scale_a.empty() || !p.scale_b.empty(); }
 
 /// Whether either operand's scales vary along K: each promoted partial sum then has its own.
 inline bool scaled_in_blocks(const GemmProblem& p) {
-  return ScaleLookup(p.a_scales, p.a).varies_along_k() ||
-         ScaleLookup(p.b_scales, p.b).varies_along_k();
+  return ScaleLookup(p.scale_a, p.a).varies_along_k() ||
+         ScaleLookup(p.scale_b, p.b).varies_along_k();
 }
 
 /// Whether there are scales, and all of them are of the whole sum.

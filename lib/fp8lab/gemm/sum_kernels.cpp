@@ -252,10 +252,10 @@ void combine(const Combine& c, std::int64_t width) {
   for (std::int64_t j = 0; j < width; j += lanes) {
     const auto partial = hn::LoadU(d, c.partial + j);
     auto sum = hn::LoadU(d, c.final + j);
-    if (c.b_scales == nullptr)
+    if (c.scale_b == nullptr)
       sum = hn::Add(sum, partial);
     else
-      sum = scale_into<Tag<float>>(c.order, partial, a_scale, hn::LoadU(d, c.b_scales + j), sum);
+      sum = scale_into<Tag<float>>(c.order, partial, a_scale, hn::LoadU(d, c.scale_b + j), sum);
     hn::StoreU(hn::IfThenElse(hn::IsNaN(sum), nan, sum), d, c.final + j);
   }
 }
@@ -312,11 +312,11 @@ void promote_scaled(const ScaledPromotion<T>& p) {
   const auto nan = hn::BitCast(df, hn::Set(hn::Rebind<std::uint32_t, Tag<T>>(), kCanonicalNan));
   const auto lanes = static_cast<std::int64_t>(hn::Lanes(d));
   for (std::int64_t r = 0; r < p.rows; ++r) {
-    const auto a_scale = hn::Set(df, p.a_scales[r]);
+    const auto a_scale = hn::Set(df, p.scale_a[r]);
     for (std::int64_t j = 0; j < p.width; j += lanes) {
       const std::int64_t i = r * p.width + j;
       const auto sum = scale_into<hn::Rebind<float, Tag<T>>>(p.order, load_fused(p, i), a_scale,
-                                                             hn::LoadU(df, p.b_scales + j),
+                                                             hn::LoadU(df, p.scale_b + j),
                                                              hn::LoadU(df, p.final + i));
       hn::StoreU(hn::IfThenElse(hn::IsNaN(sum), nan, sum), df, p.final + i);
       hn::Store(hn::Zero(d), d, p.state + i);

@@ -23,7 +23,7 @@ bool runs_turned(const GemmProblem& p) {
   // Orders in which the scales of A and of B are alike.
   const bool alike = p.scale_order == ScaleOrder::product_then_fma ||
                      p.scale_order == ScaleOrder::product_then_add;
-  const bool ordered = !alike && (!p.a_scales.empty() || !p.b_scales.empty());
+  const bool ordered = !alike && (!p.scale_a.empty() || !p.scale_b.empty());
   return p.b.rows <= kFewColumns && p.b.rows * kRowsAColumn <= p.a.rows && !ordered;
 }
 
@@ -33,7 +33,7 @@ std::string_view gemm_turned(const GemmProblem& problem, std::span<float> d, Tar
   const std::int64_t n = problem.b.rows;
   GemmProblem turned = problem;
   std::swap(turned.a, turned.b);
-  std::swap(turned.a_scales, turned.b_scales);
+  std::swap(turned.scale_a, turned.scale_b);
   std::vector<float> c;
   if (problem.c != nullptr) {
     c.resize(d.size());

@@ -96,8 +96,8 @@ struct GroupDotBlock {
   std::int64_t code_stride = 0;
   const unsigned char* next_codes = nullptr;  ///< codes to fetch meanwhile, alike
   std::int64_t next_stride = 0;
-  GroupScales a_scales;
-  GroupScales b_scales;
+  GroupScales scale_a;
+  GroupScales scale_b;
   GroupRounding rounding;
   std::int64_t width = 0;
   float* state = nullptr;

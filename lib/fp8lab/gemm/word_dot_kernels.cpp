@@ -379,8 +379,8 @@ struct EvenOddSteps {
 HWY_INLINE IntVector scale_fields(const WordDotBlock& s, std::int64_t step, std::int64_t row,
                                   std::int64_t column, IntVector e) {
   const SignedWords d;
-  const auto a = hn::Set(d, s.a_scales.exponent[step * s.a_scales.stride + row]);
-  const auto b = hn::LoadU(d, s.b_scales.exponent + step * s.b_scales.stride + column);
+  const auto a = hn::Set(d, s.scale_a.exponent[step * s.scale_a.stride + row]);
+  const auto b = hn::LoadU(d, s.scale_b.exponent + step * s.scale_b.stride + column);
   const auto zero = hn::Lt(e, hn::Set(d, field(127 + kWordExponentOfZero / 2)));
   return hn::IfThenZeroElse(zero, hn::ShiftLeft<23>(hn::Add(a, b)));
 }

@@ -72,8 +72,8 @@ struct WordDotBlock {
   /// Exponents of scales, powers of two, for each step of a row and a column: of products that the
   /// instruction scales.
   bool scaled = false;
-  GroupScales a_scales;
-  GroupScales b_scales;
+  GroupScales scale_a;
+  GroupScales scale_b;
   float* state = nullptr;
 };
 

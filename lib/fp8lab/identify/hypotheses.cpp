@@ -19,7 +19,7 @@ std::int64_t side_along_k(const InverseScales& scales, const CodeMatrix& m) {
 
 /// Largest number of terms that have the same scales; 0 where scales never change along K.
 std::int64_t scale_tile(const GemmProblem& p) {
-  return std::gcd(side_along_k(p.a_scales, p.a), side_along_k(p.b_scales, p.b));
+  return std::gcd(side_along_k(p.scale_a, p.a), side_along_k(p.scale_b, p.b));
 }
 
 std::vector<std::int64_t> promotion_intervals(const GemmProblem& p, int terms) {
@@ -152,7 +152,7 @@ std::vector<std::uint32_t> round_output(std::span<const float> d, const OutputRo
 
 std::vector<Accumulation> accumulations(const GemmProblem& p,
                                         std::span<const NamedAccumulator> accumulators) {
-  const bool scaled = !p.a_scales.empty() || !p.b_scales.empty();
+  const bool scaled = !p.scale_a.empty() || !p.scale_b.empty();
   const std::span<const ScaleOrder> orders =
       scale_orders().first(scaled ? scale_orders().size() : 1);
   std::vector<Accumulation> result;
@@ -163,7 +163,7 @@ std::vector<Accumulation> accumulations(const GemmProblem& p,
       // which comes after it, has one.
       const bool inside = applies_scales(problem);
       const bool ordered =
-          !inside || problem.a_scales.tensor_scale != 1.0F || problem.b_scales.tensor_scale != 1.0F;
+          !inside || problem.scale_a.tensor_scale != 1.0F || problem.scale_b.tensor_scale != 1.0F;
       if (inside && parts > 1) continue;
       const int terms = accumulators[i].accumulator.terms;
       for (const std::int64_t interval :

@@ -59,7 +59,7 @@ class Search {
     result_.columns = product.columns();
     result_.k = p.a.k;
     result_.output = product.output.format;
-    result_.scaled = !p.a_scales.empty() || !p.b_scales.empty();
+    result_.scaled = !p.scale_a.empty() || !p.scale_b.empty();
     for (std::size_t a = 0; a < accumulations_.size(); ++a)
       for (std::size_t r = 0; r < roundings_.size(); ++r) alive_.push_back({a, r, 0, {}});
     result_.tried = alive_.size();

@@ -20,9 +20,9 @@ void combine(const Combine& c, std::int64_t width) {
   if (const auto* kernels = gemm_detail::kernel_table(current_target()); kernels != nullptr)
     return kernels->sums.combine(c, width);
   for (std::int64_t j = 0; j < width; ++j)
-    c.final[j] = c.b_scales == nullptr
+    c.final[j] = c.scale_b == nullptr
                      ? canonical(c.final[j] + c.partial[j])
-                     : scale_into(c.order, c.partial[j], c.a_scale, c.b_scales[j], c.final[j]);
+                     : scale_into(c.order, c.partial[j], c.a_scale, c.scale_b[j], c.final[j]);
 }
 
 }  // namespace
@@ -43,12 +43,12 @@ PartialSums::PartialSums(const Product& product, std::span<const NamedAccumulato
       intervals_(ceil_divide(product.problem.a.k, one.promotion_interval)),
       in_blocks_(scaled_in_blocks(product.problem)) {
   const GemmProblem whole = product_under(product, one, accumulators).problem;
-  const ScaleLookup a_scales(whole.a_scales, whole.a);
-  const ScaleLookup b_scales(whole.b_scales, whole.b);
+  const ScaleLookup scale_a(whole.scale_a, whole.a);
+  const ScaleLookup scale_b(whole.scale_b, whole.b);
   GemmProblem part = whole;
   part.c = nullptr;
   part.c_enters = CPlacement::unnamed;
-  part.a_scales = part.b_scales = {};
+  part.scale_a = part.scale_b = {};
   part.promotion_interval = 0;
   for (std::int64_t t = 0; t < intervals_; ++t) {
     const std::int64_t begin = t * one.promotion_interval;
@@ -62,9 +62,9 @@ PartialSums::PartialSums(const Product& product, std::span<const NamedAccumulato
       first_from_c_ = sums_of(from_c);
     }
     if (!in_blocks_) continue;
-    for (std::int64_t i = 0; i < rows_; ++i) a_scales_.push_back(a_scales.at(i, begin));
+    for (std::int64_t i = 0; i < rows_; ++i) a_scales_.push_back(scale_a.at(i, begin));
     for (std::int64_t j = 0; j < stride_; ++j)
-      b_scales_.push_back(j < columns_ ? b_scales.at(j, begin) : 1.0F);
+      b_scales_.push_back(j < columns_ ? scale_b.at(j, begin) : 1.0F);
   }
 }
 
@@ -81,7 +81,7 @@ std::vector<float> PartialSums::sums_of(const GemmProblem& part) const {
 void PartialSums::add(const std::vector<float>& partial, std::int64_t interval, ScaleOrder order,
                       std::vector<float>& sums) const {
   Combine c{.order = order};
-  if (in_blocks_) c.b_scales = b_scales_.data() + interval * stride_;
+  if (in_blocks_) c.scale_b = b_scales_.data() + interval * stride_;
   for (std::int64_t i = 0; i < rows_; ++i) {
     c.partial = partial.data() + i * stride_;
     if (in_blocks_) c.a_scale = a_scales_[static_cast<std::size_t>(interval * rows_ + i)];

@@ -48,8 +48,8 @@ void fp8_product(const GemmSettings& settings, const CodedOperand& a, const Code
   problem.model = settings.accumulator;
   problem.a = a.codes;
   problem.b = b.codes;
-  problem.a_scales = a.scales;
-  problem.b_scales = b.scales;
+  problem.scale_a = a.scales;
+  problem.scale_b = b.scales;
   problem.promotion_interval = settings.promotion_interval;
   problem.scale_order = settings.scale_order;
   gemm_on(backend, problem, d, threads);

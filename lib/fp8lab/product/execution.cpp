@@ -55,7 +55,7 @@ GemmProblem rows_of(const GemmProblem& problem, std::int64_t begin, std::int64_t
       static_cast<const std::byte*>(problem.a.data) + begin * problem.a.row_stride * width;
   part.a.rows = end - begin;
   if (problem.c != nullptr) part.c = problem.c + begin * problem.b.rows;
-  InverseScales& scales = part.a_scales;
+  InverseScales& scales = part.scale_a;
   if (scales.empty() || scales.row_block >= problem.a.rows) return part;
   const std::int64_t k_block = scales.k_block == 0 ? problem.a.k : scales.k_block;
   const std::int64_t columns = ceil_divide(problem.a.k, k_block);
@@ -72,8 +72,8 @@ std::vector<float> compute_told(const Product& product, int threads, Execution& 
   constexpr std::string_view kStep = "the golden output";
   const GemmProblem& p = product.problem;
   const double work = static_cast<double>(product.sum_count()) * static_cast<double>(p.a.k);
-  const bool one_tile = p.a_scales.empty() || p.a_scales.row_block >= p.a.rows;
-  const std::int64_t side = one_tile ? 1 : p.a_scales.row_block;
+  const bool one_tile = p.scale_a.empty() || p.scale_a.row_block >= p.a.rows;
+  const std::int64_t side = one_tile ? 1 : p.scale_a.row_block;
   const std::int64_t step = ceil_divide(kToldRows, side) * side;
   tell(progress, kStep, 0.0);
   if (!progress || product.split.parts > 1 || work < kToldWork || step >= p.a.rows)

@@ -283,12 +283,12 @@ class Maker {
     add_around(part, part.group * m, m, false, around);
     const bool any = part.begin < part.end;
     if (any && kept_->scale_a && !kept_->scale_a->whole())
-      around.a.inverse = p.a_scales = kept_->scale_a->of(part);
+      around.a.inverse = p.scale_a = kept_->scale_a->of(part);
     if (any && kept_->scale_b && !kept_->scale_b->whole())
-      around.b.inverse = p.b_scales = kept_->scale_b->of(part);
+      around.b.inverse = p.scale_b = kept_->scale_b->of(part);
     if (any) {
-      p.a_scales.tensor_scale = tensor_scale(from_.a, part.group);
-      p.b_scales.tensor_scale = tensor_scale(from_.b, part.group);
+      p.scale_a.tensor_scale = tensor_scale(from_.a, part.group);
+      p.scale_b.tensor_scale = tensor_scale(from_.b, part.group);
     }
     around.a.codes = from_.a.codes;
     around.b.codes = from_.b.codes;

@@ -88,8 +88,8 @@ NonFiniteReport count_non_finite(const Product& product) {
     report.push_back({"B before quantization", count_non_finite(*product.b_original)});
   report.push_back({"A", count_non_finite(p.a)});
   report.push_back({"B", count_non_finite(p.b)});
-  if (!p.a_scales.empty()) report.push_back({"scale_a", count_non_finite(p.a_scales.values)});
-  if (!p.b_scales.empty()) report.push_back({"scale_b", count_non_finite(p.b_scales.values)});
+  if (!p.scale_a.empty()) report.push_back({"scale_a", count_non_finite(p.scale_a.values)});
+  if (!p.scale_b.empty()) report.push_back({"scale_b", count_non_finite(p.scale_b.values)});
   if (p.c != nullptr)
     report.push_back({"C", count_non_finite(std::span(p.c, product.sum_count()))});
   return report;

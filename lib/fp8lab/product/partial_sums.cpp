@@ -38,8 +38,8 @@ void scale_sums(const GemmProblem& problem, std::vector<float>& sums) {
   const bool c_last = enters_at(p, CPlacement::epilogue);
   const bool scaled_last = scaled_as_a_whole(p);
   if (!c_last && !scaled_last) return;
-  const ScaleLookup a(p.a_scales, p.a);
-  const ScaleLookup b(p.b_scales, p.b);
+  const ScaleLookup a(p.scale_a, p.a);
+  const ScaleLookup b(p.scale_b, p.b);
   for (std::int64_t i = 0; i < p.a.rows; ++i)
     for (std::int64_t j = 0; j < p.b.rows; ++j) {
       const std::int64_t at = i * p.b.rows + j;
@@ -53,8 +53,8 @@ void scale_sums(const GemmProblem& problem, std::vector<float>& sums) {
 void drop_outer_scales(Product& product) {
   GemmProblem& p = product.problem;
   const bool inside = applies_scales(p);
-  p.a_scales = inside ? block_level(p.a_scales) : InverseScales{};
-  p.b_scales = inside ? block_level(p.b_scales) : InverseScales{};
+  p.scale_a = inside ? block_level(p.scale_a) : InverseScales{};
+  p.scale_b = inside ? block_level(p.scale_b) : InverseScales{};
 }
 
 }  // namespace fp8lab

@@ -104,11 +104,11 @@ struct ProblemSide {
 };
 
 ProblemSide side_a(Product& p) {
-  return {"A",          "scale_a", p.problem.a,      p.problem.a_scales,
+  return {"A",          "scale_a", p.problem.a,      p.problem.scale_a,
           p.a_original, p.a_cast,  p.signed_scales_a};
 }
 ProblemSide side_b(Product& p) {
-  return {"B",          "scale_b", p.problem.b,      p.problem.b_scales,
+  return {"B",          "scale_b", p.problem.b,      p.problem.scale_b,
           p.b_original, p.b_cast,  p.signed_scales_b};
 }
 
@@ -280,7 +280,7 @@ Product make_product_of_unknown_model(const GemmOperands& operands, const Output
 
 GemmProblem of_unknown_model(GemmProblem p) {
   p.model = find_instruction_model("exact").accumulator;
-  p.promotion_interval = std::gcd(tile_along_k(p.a_scales, p.a), tile_along_k(p.b_scales, p.b));
+  p.promotion_interval = std::gcd(tile_along_k(p.scale_a, p.a), tile_along_k(p.scale_b, p.b));
   p.c_enters = possible_c_placements(p).front();
   return p;
 }

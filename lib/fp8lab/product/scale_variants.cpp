@@ -30,8 +30,8 @@ std::optional<Product> changed(const Product& product, Side side, const Change& 
   Product result = product;
   GemmProblem& p = result.problem;
   bool any = false;
-  if (side != Side::b && !p.a_scales.empty()) any |= change(p.a_scales, p.a, result);
-  if (side != Side::a && !p.b_scales.empty()) any |= change(p.b_scales, p.b, result);
+  if (side != Side::b && !p.scale_a.empty()) any |= change(p.scale_a, p.a, result);
+  if (side != Side::a && !p.scale_b.empty()) any |= change(p.scale_b, p.b, result);
   if (!any) return std::nullopt;
   return result;
 }
@@ -220,8 +220,8 @@ std::optional<Product> take_with_scales_read_at(const Product& product, const Sa
     to = to.in_tiles(kept, 1, k_block > 0 ? k_block : to.k_block);
   };
   const GemmProblem& whole = product.problem;
-  if (side != Side::b) read(whole.a_scales, whole.a, sample.rows, p.a_scales);
-  if (side != Side::a) read(whole.b_scales, whole.b, product.rows_of_b(sample.columns), p.b_scales);
+  if (side != Side::b) read(whole.scale_a, whole.a, sample.rows, p.scale_a);
+  if (side != Side::a) read(whole.scale_b, whole.b, product.rows_of_b(sample.columns), p.scale_b);
   if (!any) return std::nullopt;
   if (k_block > 0 && !applies_scales(whole))
     p.promotion_interval = std::gcd(p.promotion_interval, k_block);
@@ -234,7 +234,7 @@ std::optional<Product> take_with_scales_of(
   Product result = take(product, sample);
   const bool of_a = side == Side::a;
   const GemmProblem& whole = product.problem;
-  const InverseScales& from = of_a ? whole.a_scales : whole.b_scales;
+  const InverseScales& from = of_a ? whole.scale_a : whole.scale_b;
   const ScaleLookup lookup(block_level(from), of_a ? whole.a : whole.b);
   std::vector<float> values;
   bool any = false;
@@ -244,7 +244,7 @@ std::optional<Product> take_with_scales_of(
       any |= !same(values.back(), lookup.at(row, k));
     }
   if (!any) return std::nullopt;
-  InverseScales& to = of_a ? result.problem.a_scales : result.problem.b_scales;
+  InverseScales& to = of_a ? result.problem.scale_a : result.problem.scale_b;
   to = to.in_tiles(result.keep(std::move(values)), 1, k_block);
   if (!applies_scales(whole) && k_block < whole.a.k)
     result.problem.promotion_interval = std::gcd(result.problem.promotion_interval, k_block);

@@ -99,8 +99,8 @@ Product take(const Product& product, const Sample& sample) {
   GemmProblem& q = result.problem;
   q.a = take_codes(p.a, sample.rows, result);
   q.b = take_codes(p.b, columns, result);
-  q.a_scales = take_scales(p.a_scales, p.a, sample.rows, result);
-  q.b_scales = take_scales(p.b_scales, p.b, columns, result);
+  q.scale_a = take_scales(p.scale_a, p.a, sample.rows, result);
+  q.scale_b = take_scales(p.scale_b, p.b, columns, result);
   const auto elements = [&](const float* c) {
     std::vector<float> taken;
     for (const std::int64_t row : sample.rows)
@@ -125,8 +125,8 @@ Product take_k(const Product& product, std::int64_t begin, std::int64_t end) {
   GemmProblem& p = result.problem;
   p.c = nullptr;
   p.c_enters = CPlacement::unnamed;
-  p.a_scales = take_scales_k(p.a_scales, p.a, begin, end, result);
-  p.b_scales = take_scales_k(p.b_scales, p.b, begin, end, result);
+  p.scale_a = take_scales_k(p.scale_a, p.a, begin, end, result);
+  p.scale_b = take_scales_k(p.scale_b, p.b, begin, end, result);
   narrow_k(p.a, begin, end);
   narrow_k(p.b, begin, end);
   return result;

@@ -183,14 +183,14 @@ Product take_with_moved_terms(const Product& product, const Sample& sample, Side
 std::optional<Product> take_with_longer_rows(const Product& product, const Sample& sample,
                                              std::int64_t k) {
   const GemmProblem& whole = product.problem;
-  if (k <= whole.a.k || tile_along_k(whole.a_scales, whole.a) != 0 ||
-      tile_along_k(whole.b_scales, whole.b) != 0)
+  if (k <= whole.a.k || tile_along_k(whole.scale_a, whole.a) != 0 ||
+      tile_along_k(whole.scale_b, whole.b) != 0)
     return std::nullopt;
   Product result = take(product, sample);
   GemmProblem& p = result.problem;
   p.a = moved(whole.a, sample.rows, 0, k, result);
   p.b = moved(whole.b, product.rows_of_b(sample.columns), 0, k, result);
-  p.a_scales.k_block = p.b_scales.k_block = 0;  // over all of the longer K
+  p.scale_a.k_block = p.scale_b.k_block = 0;  // over all of the longer K
   return result;
 }
 
@@ -261,8 +261,8 @@ Product with_k_blocks(const Product& product, std::int64_t block, const BlockSou
   const GemmProblem& from = product.problem;
   p.a = from_blocks(from.a, block, sources.a, result);
   p.b = from_blocks(from.b, block, sources.b, result);
-  p.a_scales = from_blocks(from.a_scales, from.a, block, sources.scales, result);
-  p.b_scales = from_blocks(from.b_scales, from.b, block, sources.scales, result);
+  p.scale_a = from_blocks(from.scale_a, from.a, block, sources.scales, result);
+  p.scale_b = from_blocks(from.scale_b, from.b, block, sources.scales, result);
   return result;
 }
 
@@ -278,8 +278,8 @@ std::optional<std::vector<float>> compute_in_intervals(const Product& product,
   if (how.interval <= 0 || how.interval % p.model.terms != 0 || product.split.parts > 1)
     return std::nullopt;
   const GemmProblem outer = gemm_detail::without_unit_scales(p);
-  const ScaleLookup a(outer.a_scales, p.a);
-  const ScaleLookup b(outer.b_scales, p.b);
+  const ScaleLookup a(outer.scale_a, p.a);
+  const ScaleLookup b(outer.scale_b, p.b);
   const bool in_blocks = scaled_in_blocks(outer);
   const auto c = [&](CPlacement place, std::int64_t at) {
     return p.c != nullptr && c_placement(p) == place ? p.c[at] : 0.0F;

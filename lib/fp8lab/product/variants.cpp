@@ -34,8 +34,8 @@ std::optional<Product> map_scales(const Product& product, Side side,
     scales.values = result.keep(std::move(values));
     changed = true;
   };
-  if (touches(side, Side::a)) apply(p.a_scales);
-  if (touches(side, Side::b)) apply(p.b_scales);
+  if (touches(side, Side::a)) apply(p.scale_a);
+  if (touches(side, Side::b)) apply(p.scale_b);
   if (!changed) return std::nullopt;
   return result;
 }
@@ -113,20 +113,20 @@ std::optional<Product> with_power_of_two_scales(const Product& product, Side sid
 
 std::optional<Product> with_swapped_scales(const Product& product) {
   const GemmProblem& p = product.problem;
-  if (p.a_scales.empty() || p.b_scales.empty()) return std::nullopt;
-  if (p.a_scales.values.size() == 1 && p.b_scales.values.size() == 1) return std::nullopt;
-  if (side_of_tile(p.a_scales, p.a) != side_of_tile(p.b_scales, p.b)) return std::nullopt;
+  if (p.scale_a.empty() || p.scale_b.empty()) return std::nullopt;
+  if (p.scale_a.values.size() == 1 && p.scale_b.values.size() == 1) return std::nullopt;
+  if (side_of_tile(p.scale_a, p.a) != side_of_tile(p.scale_b, p.b)) return std::nullopt;
   Product result = product;
-  result.problem.a_scales = borrowed(p.b_scales, p.b, p.a, result);
-  result.problem.b_scales = borrowed(p.a_scales, p.a, p.b, result);
+  result.problem.scale_a = borrowed(p.scale_b, p.b, p.a, result);
+  result.problem.scale_b = borrowed(p.scale_a, p.a, p.b, result);
   return result;
 }
 
 std::optional<Product> with_transposed_scales(const Product& product, Side side) {
   Product result = product;
   GemmProblem& p = result.problem;
-  bool changed = touches(side, Side::a) && transpose_grid(p.a_scales, p.a, result);
-  changed |= touches(side, Side::b) && transpose_grid(p.b_scales, p.b, result);
+  bool changed = touches(side, Side::a) && transpose_grid(p.scale_a, p.a, result);
+  changed |= touches(side, Side::b) && transpose_grid(p.scale_b, p.b, result);
   if (!changed) return std::nullopt;
   return result;
 }
@@ -214,8 +214,8 @@ std::optional<std::vector<float>> compute_missing_promotion(const Product& produ
   const bool inside = applies_scales(p);
   const bool in_blocks = !inside && scaled_in_blocks(p);
   if (!inside) {
-    refine_scales(p.a_scales, p.a, interval, refined);
-    refine_scales(p.b_scales, p.b, interval, refined);
+    refine_scales(p.scale_a, p.a, interval, refined);
+    refine_scales(p.scale_b, p.b, interval, refined);
   }
   const std::int64_t head_end = std::min(2 * interval, p.a.k);
 
@@ -224,8 +224,8 @@ std::optional<std::vector<float>> compute_missing_promotion(const Product& produ
   drop_outer_scales(head);
   if (enters_at(p, CPlacement::accumulator)) begin_with_c(head, p);
   std::vector<float> sums = compute(head);
-  const ScaleLookup a(p.a_scales, p.a);
-  const ScaleLookup b(p.b_scales, p.b);
+  const ScaleLookup a(p.scale_a, p.a);
+  const ScaleLookup b(p.scale_b, p.b);
   for (std::int64_t i = 0; i < p.a.rows; ++i)
     for (std::int64_t j = 0; j < p.b.rows; ++j) {
       const std::int64_t at = i * p.b.rows + j;

@@ -90,7 +90,7 @@ bool has_nan_scale(const BlockScales& scales) {
 /// What comes after the sum over K: scales of all of it, and C in the epilogue.
 BoundedSum scaled_sum(const GemmProblem& p, const BoundedSum& sum, std::int64_t row,
                       std::int64_t column) {
-  const Scales scales{{p.a_scales, p.a}, {p.b_scales, p.b}};
+  const Scales scales{{p.scale_a, p.a}, {p.scale_b, p.b}};
   const bool scaled_last = scaled_as_a_whole(p);
   const bool c_last = p.c != nullptr && c_placement(p) == CPlacement::epilogue;
   if (!scaled_last && !c_last) return sum;
@@ -103,7 +103,7 @@ BoundedSum accumulate(const GemmProblem& given, const Row& a, const Row& b, std:
                       std::int64_t column) {
   const BlockScaleRows unit_scales(given);
   const GemmProblem p = gemm_detail::without_unit_scales(given);
-  const Scales scales{{p.a_scales, p.a}, {p.b_scales, p.b}};
+  const Scales scales{{p.scale_a, p.a}, {p.scale_b, p.b}};
   const double c = p.c == nullptr ? 0.0 : p.c[row * p.b.rows + column];
   if (p.a.k == 0) return {c, 0.0};
   const BlockScales all_scales = unit_scales.at(row, column, 0, p.a.k);
@@ -132,14 +132,14 @@ double quantization_error(const Product& product, const Row& a, const Row& b, st
                           std::int64_t column) {
   if (!product.a_original || !product.b_original) return 0.0;
   const GemmProblem& p = product.problem;
-  const ScaleLookup a_scales(p.a_scales, p.a);
-  const ScaleLookup b_scales(p.b_scales, p.b);
+  const ScaleLookup scale_a(p.scale_a, p.a);
+  const ScaleLookup scale_b(p.scale_b, p.b);
   const float* x = product.a_original->data() + row * p.a.k;
   const float* y = product.b_original->data() + column * p.a.k;
   double error = 0.0;
   for (std::int64_t k = 0; k < p.a.k; ++k) {
-    const double quantized_x = value_of(a[k]) * static_cast<double>(a_scales.at(row, k));
-    const double quantized_y = value_of(b[k]) * static_cast<double>(b_scales.at(column, k));
+    const double quantized_x = value_of(a[k]) * static_cast<double>(scale_a.at(row, k));
+    const double quantized_y = value_of(b[k]) * static_cast<double>(scale_b.at(column, k));
     error +=
         std::abs(static_cast<double>(x[k]) * static_cast<double>(y[k]) - quantized_x * quantized_y);
   }

@@ -72,8 +72,8 @@ std::vector<std::int64_t> farthest_off(const Product& product, std::span<const s
                                        int threads) {
   const GemmProblem& p = product.problem;
   const FormatId id = product.output.format;
-  const std::vector<double> a = norms_of_rows(p.a, p.a_scales, threads);
-  const std::vector<double> b = norms_of_rows(p.b, p.b_scales, threads);
+  const std::vector<double> a = norms_of_rows(p.a, p.scale_a, threads);
+  const std::vector<double> b = norms_of_rows(p.b, p.scale_b, threads);
   using Entry = std::pair<double, std::int64_t>;
   std::priority_queue<Entry, std::vector<Entry>, std::greater<>> kept;
   for (std::int64_t row = 0; row < product.rows(); ++row)

@@ -23,8 +23,8 @@ void find_block(const Product& product, ElementReport& element) {
   const GemmProblem& p = product.problem;
   const Format& f = format(product.output.format);
   const double missing = decode(f, element.mismatch.expected) - decode(f, element.mismatch.got);
-  const ScaleLookup a_scales(p.a_scales, p.a);
-  const ScaleLookup b_scales(p.b_scales, p.b);
+  const ScaleLookup scale_a(p.scale_a, p.a);
+  const ScaleLookup scale_b(p.scale_b, p.b);
   const std::int64_t block = p.promotion_interval > 0 ? p.promotion_interval : kBlock;
   double nearest = INFINITY;
   for (std::int64_t begin = 0; begin < p.a.k; begin += block) {
@@ -32,8 +32,8 @@ void find_block(const Product& product, ElementReport& element) {
     double sum = 0.0;
     for (std::int64_t k = begin; k < end; ++k)
       sum += term_at(p, element.row, element.column, k).product *
-             static_cast<double>(a_scales.at(element.row, k)) *
-             static_cast<double>(b_scales.at(element.column, k));
+             static_cast<double>(scale_a.at(element.row, k)) *
+             static_cast<double>(scale_b.at(element.column, k));
     if (begin != 0 && !(std::abs(sum - missing) < nearest)) continue;
     nearest = std::abs(sum - missing);
     element.k_begin = begin;

@@ -125,21 +125,21 @@ class Maker {
     const std::int64_t group = other.part->group;
     Product product = own_with_owners_of(other);
     product.problem.b = from.b;
-    if (!from.b_scales.empty())
+    if (!from.scale_b.empty())
       add(named("weight_codes", other),
           fmt::format("the weights of group {} under this group's scales", group), product, false);
-    product.problem.b_scales = from.b_scales;
+    product.problem.scale_b = from.scale_b;
     add(named("weight", other), fmt::format("the weights of group {}", group), std::move(product),
         true);
-    if (!from.b_scales.empty())
-      scales_of(other, "b", fmt::format("group {}'s weights", group), from.b_scales, true);
+    if (!from.scale_b.empty())
+      scales_of(other, "b", fmt::format("group {}'s weights", group), from.scale_b, true);
   }
 
   /// Scales of another group under this one's codes: those of tiles, the tensor's, both.
   void scales_of(const Neighbour& other, std::string_view letter, const std::string& whose,
                  const InverseScales& theirs, bool must_be_seen) {
     const auto scales = [&](Product& product) -> InverseScales& {
-      return letter == "a" ? product.problem.a_scales : product.problem.b_scales;
+      return letter == "a" ? product.problem.scale_a : product.problem.scale_b;
     };
     Product right = own_.product;
     const InverseScales own = scales(right);
@@ -162,12 +162,12 @@ class Maker {
     const GemmProblem& from = other.part->product.problem;
     const GemmProblem& own = own_.product.problem;
     const std::int64_t group = other.part->group;
-    const std::optional<InverseScales> scales = first_rows(from.a_scales, from.a, own.a.rows);
-    if (from.a.rows >= own.a.rows && (from.a_scales.empty() || scales)) {
+    const std::optional<InverseScales> scales = first_rows(from.scale_a, from.a, own.a.rows);
+    if (from.a.rows >= own.a.rows && (from.scale_a.empty() || scales)) {
       Product product = own_with_owners_of(other);
       product.problem.a = from.a;
       product.problem.a.rows = own.a.rows;
-      if (scales) product.problem.a_scales = *scales;
+      if (scales) product.problem.scale_a = *scales;
       add(named("input", other), fmt::format("the rows of group {}", group), std::move(product),
           false);
     }
@@ -194,10 +194,10 @@ class Maker {
       Product part = take_k(*grouped_.whole, begin, end);
       product.problem.a = part.problem.a;
       product.problem.b = part.problem.b;
-      if (!grouped_.whole->problem.a_scales.empty())
-        product.problem.a_scales = under(part.problem.a_scales, levels.a_scales);
-      if (!grouped_.whole->problem.b_scales.empty())
-        product.problem.b_scales = under(part.problem.b_scales, levels.b_scales);
+      if (!grouped_.whole->problem.scale_a.empty())
+        product.problem.scale_a = under(part.problem.scale_a, levels.scale_a);
+      if (!grouped_.whole->problem.scale_b.empty())
+        product.problem.scale_b = under(part.problem.scale_b, levels.scale_b);
       product.owners.insert(product.owners.end(), part.owners.begin(), part.owners.end());
       validate(product.problem, product.sum_count());
     } catch (const Error&) {  // scales or splits that such a part cannot have
@@ -222,8 +222,8 @@ class Maker {
       scales_of(other, letter, fmt::format("group {}", terms.group),
                 whole.empty() ? theirs : under(its, theirs), true);
     };
-    each("a", grouped_.whole->problem.a_scales, from.a_scales, own.a_scales);
-    each("b", grouped_.whole->problem.b_scales, from.b_scales, own.b_scales);
+    each("a", grouped_.whole->problem.scale_a, from.scale_a, own.scale_a);
+    each("b", grouped_.whole->problem.scale_b, from.scale_b, own.scale_b);
   }
 
   /// Offsets that are off by one term or one tile of scales that change along K, or by a
@@ -233,7 +233,7 @@ class Maker {
     const auto tile = [](const InverseScales& scales, const CodeMatrix& m) {
       return ScaleLookup(scales, m).varies_along_k() ? scales.k_block : std::int64_t{1};
     };
-    const std::int64_t step = std::lcm(tile(p.a_scales, p.a), tile(p.b_scales, p.b));
+    const std::int64_t step = std::lcm(tile(p.scale_a, p.a), tile(p.scale_b, p.b));
     moved_by(step);
     constexpr std::int64_t kUsualTile = 128;
     if (step < kUsualTile && kUsualTile % step == 0) moved_by(kUsualTile);

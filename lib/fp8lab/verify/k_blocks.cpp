@@ -34,8 +34,8 @@ class BlockSums {
       : p_(product.problem),
         block_(block),
         step_(std::gcd(block, common_scale_block(p_))),
-        a_scales_(p_.a_scales, p_.a),
-        b_scales_(p_.b_scales, p_.b),
+        a_scales_(p_.scale_a, p_.a),
+        b_scales_(p_.scale_b, p_.b),
         a_(values(p_.a)),
         b_(values(p_.b)) {}
 

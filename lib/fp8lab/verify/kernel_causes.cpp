@@ -42,8 +42,8 @@ class Mistakes {
 
   /// Both levels of scales are there, and the upper one is misread.
   void tensor_scales() {
-    const bool a = problem_.a_scales.tensor_scale != 1.0F;
-    const bool b = problem_.b_scales.tensor_scale != 1.0F;
+    const bool a = problem_.scale_a.tensor_scale != 1.0F;
+    const bool b = problem_.scale_b.tensor_scale != 1.0F;
     const auto each = [&](std::string_view name, std::string_view text, float (*read)(float)) {
       if (a)
         add_levels(fmt::format("{}_tensor_scale_a", name), fmt::format("A's {}", text), read,
@@ -63,7 +63,7 @@ class Mistakes {
 
   /// Scales of rows or of the whole, applied to a sum that was stored in 16 bits.
   void scales_of_rounded_sums() {
-    const bool any = !problem_.a_scales.empty() || !problem_.b_scales.empty();
+    const bool any = !problem_.scale_a.empty() || !problem_.scale_b.empty();
     if (!any || applies_scales(problem_) || scaled_in_blocks(problem_) || split_.parts > 1) return;
     for (const FormatId id : {FormatId::bf16, FormatId::f16})
       mistakes_.push_back({fmt::format("{}_before_scales", format(id).name),
@@ -82,8 +82,8 @@ class Mistakes {
     mistakes_.push_back({std::move(name), std::move(text), [a, b](const Product& right) {
                            Product wrong = right;
                            GemmProblem& p = wrong.problem;
-                           if (a != nullptr) p.a_scales.tensor_scale = a(p.a_scales.tensor_scale);
-                           if (b != nullptr) p.b_scales.tensor_scale = b(p.b_scales.tensor_scale);
+                           if (a != nullptr) p.scale_a.tensor_scale = a(p.scale_a.tensor_scale);
+                           if (b != nullptr) p.scale_b.tensor_scale = b(p.scale_b.tensor_scale);
                            return std::optional(compute(wrong, 1));
                          }});
   }

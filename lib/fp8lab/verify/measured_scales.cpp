@@ -78,9 +78,9 @@ class OneOperand {
       : part_(part),
         side_(side),
         p_(part.product.problem),
-        scales_(side == Side::a ? p_.a_scales : p_.b_scales),
+        scales_(side == Side::a ? p_.scale_a : p_.scale_b),
         grid_(scales_, side == Side::a ? p_.a : p_.b),
-        others_(side == Side::a ? right.problem.b_scales : right.problem.a_scales),
+        others_(side == Side::a ? right.problem.scale_b : right.problem.scale_a),
         other_(others_, side == Side::a ? p_.b : p_.a) {}
 
   /// Whether the output is linear in this operand's scales; tries narrower tiles than the right
@@ -859,12 +859,12 @@ class BothOperands {
     };
     const GemmProblem& p = product.problem;
     const std::optional<Product> first =
-        take_with_scales_of(product, sample, Side::a, block, scales(p.a_scales, p.a, a));
+        take_with_scales_of(product, sample, Side::a, block, scales(p.scale_a, p.a, a));
     if (!first) return std::nullopt;
     const GemmProblem& q = first->problem;
     return take_with_scales_of(
         *first, {spread(first->rows(), first->rows()), spread(first->columns(), first->columns())},
-        Side::b, block, scales(q.b_scales, q.b, b));
+        Side::b, block, scales(q.scale_b, q.b, b));
   }
 
   const MeasuredPart& part_;
@@ -939,7 +939,7 @@ class KnownInOther {
   [[nodiscard]] bool linear_under(const Product& wrong) const {
     const bool of_a = side_ == Side::a;
     const GemmProblem& p = wrong.problem;
-    const ScaleLookup scales = of_a ? ScaleLookup(p.b_scales, p.b) : ScaleLookup(p.a_scales, p.a);
+    const ScaleLookup scales = of_a ? ScaleLookup(p.scale_b, p.b) : ScaleLookup(p.scale_a, p.a);
     const std::int64_t rows = of_a ? view_.rows() : view_.columns();
     const std::int64_t tiles = ceil_divide(view_.k(), block_);
     double square = 0.0;
@@ -977,7 +977,7 @@ class KnownInOther {
 void measure_scales(const MeasuredPart& part, Measurement& result) {
   for (const Side side : {Side::a, Side::b}) {
     const GemmProblem& p = part.product.problem;
-    if ((side == Side::a ? p.a_scales : p.b_scales).empty()) continue;
+    if ((side == Side::a ? p.scale_a : p.scale_b).empty()) continue;
     OneOperand operand(part, side, part.product);
     if (operand.fit() && operand.any_other()) operand.describe(result);
   }
@@ -985,7 +985,7 @@ void measure_scales(const MeasuredPart& part, Measurement& result) {
 
 void measure_both_scales(const MeasuredPart& part, Measurement& result) {
   const GemmProblem& p = part.product.problem;
-  if (p.a_scales.empty() || p.b_scales.empty()) return;
+  if (p.scale_a.empty() || p.scale_b.empty()) return;
   BothOperands(part).measure(result);
   for (const Side side : {Side::a, Side::b})
     if (result.mistakes.empty()) KnownInOther(part, side).measure(result);

@@ -113,13 +113,12 @@ MeasuredView::MeasuredView(const Product& product, std::span<const std::byte> go
 }
 
 double MeasuredView::scale_a(std::int64_t row, std::int64_t at) const {
-  return static_cast<double>(
-      ScaleLookup(sampled_.problem.a_scales, sampled_.problem.a).at(row, at));
+  return static_cast<double>(ScaleLookup(sampled_.problem.scale_a, sampled_.problem.a).at(row, at));
 }
 
 double MeasuredView::scale_b(std::int64_t column, std::int64_t at) const {
   return static_cast<double>(
-      ScaleLookup(sampled_.problem.b_scales, sampled_.problem.b).at(column, at));
+      ScaleLookup(sampled_.problem.scale_b, sampled_.problem.b).at(column, at));
 }
 
 Doubles MeasuredView::products(std::int64_t begin, std::int64_t end, std::int64_t of_b) const {

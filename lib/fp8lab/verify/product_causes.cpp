@@ -126,7 +126,7 @@ class ProductHypotheses {
           std::ldexp(std::abs(values.back()), -std::min(f.mantissa_bits, 21)), f.min_subnormal()));
     }
     const GemmProblem& p = product_.problem;
-    const bool levels = p.a_scales.tensor_scale != 1.0F || p.b_scales.tensor_scale != 1.0F;
+    const bool levels = p.scale_a.tensor_scale != 1.0F || p.scale_b.tensor_scale != 1.0F;
     judge_.consider_in_fp64(
         levels ? "other_tensor_scale" : "other_factor",
         fmt::format("{} is {:.6g} times the right one",
@@ -257,7 +257,7 @@ class ProductHypotheses {
   }
 
   void scales() {
-    if (product_.problem.a_scales.empty() && product_.problem.b_scales.empty()) return;
+    if (product_.problem.scale_a.empty() && product_.problem.scale_b.empty()) return;
     const std::vector<ScaleMistake> mistakes = scale_mistakes(product_);
     for (const auto& [side, letter, text] :
          {std::tuple{Side::a, "a", "A's scale"}, std::tuple{Side::b, "b", "B's scale"},
@@ -270,7 +270,7 @@ class ProductHypotheses {
                          });
     whole("swapped_scales", "A's scales on B and B's on A", with_swapped_scales(product_));
     for (const ScaleOrder order : scale_orders()) {
-      if (order == product_.problem.scale_order || product_.problem.a_scales.empty()) continue;
+      if (order == product_.problem.scale_order || product_.problem.scale_a.empty()) continue;
       Product other = sampled_;
       other.problem.scale_order = order;
       add(fmt::format("scale_order_{}", to_string(order)),

@@ -48,8 +48,8 @@ std::vector<double> exact_outputs(const Product& p, const std::vector<double>& s
 
 std::vector<double> fp64_reference(const Product& p, bool originals, int threads) {
   const GemmProblem& q = p.problem;
-  const std::vector<double> a = dequantized(q.a, q.a_scales, originals ? p.a_original : nullptr);
-  const std::vector<double> b = dequantized(q.b, q.b_scales, originals ? p.b_original : nullptr);
+  const std::vector<double> a = dequantized(q.a, q.scale_a, originals ? p.a_original : nullptr);
+  const std::vector<double> b = dequantized(q.b, q.scale_b, originals ? p.b_original : nullptr);
   std::vector<double> sums(p.sum_count());
   parallel_for(q.a.rows, team_size(threads), [&](std::int64_t i) {
     for (std::int64_t j = 0; j < q.b.rows; ++j) {

@@ -60,7 +60,7 @@ float nearest_power_of_two(float x) {
 
 /// The length of scale tiles along K that the operands have, where it is one length; 0 without any.
 std::int64_t longest_tile_along_k(const GemmProblem& p) {
-  return std::max(tile_along_k(p.a_scales, p.a), tile_along_k(p.b_scales, p.b));
+  return std::max(tile_along_k(p.scale_a, p.a), tile_along_k(p.scale_b, p.b));
 }
 
 class Table {
@@ -69,11 +69,11 @@ class Table {
 
   std::vector<ScaleMistake> rows() && {
     values();
-    coded_a_ = all_scales(p_.a_scales, is_e8m0);
-    coded_b_ = all_scales(p_.b_scales, is_e8m0);
+    coded_a_ = all_scales(p_.scale_a, is_e8m0);
+    coded_b_ = all_scales(p_.scale_b, is_e8m0);
     if (coded_a_ || coded_b_) e8m0_codes();
-    coded_a_ = p_.a_scales.k_block == 16 && all_scales(p_.a_scales, is_ue4m3);
-    coded_b_ = p_.b_scales.k_block == 16 && all_scales(p_.b_scales, is_ue4m3);
+    coded_a_ = p_.scale_a.k_block == 16 && all_scales(p_.scale_a, is_ue4m3);
+    coded_b_ = p_.scale_b.k_block == 16 && all_scales(p_.scale_b, is_ue4m3);
     if (coded_a_ || coded_b_) ue4m3_codes();
     places_along_k();
     places_along_rows();
@@ -164,8 +164,8 @@ class Table {
                        Product with_signs = whole;
                        const bool a = side != Side::b && !whole.signed_scales_a.empty();
                        const bool b = side != Side::a && !whole.signed_scales_b.empty();
-                       if (a) with_signs.problem.a_scales.values = whole.signed_scales_a;
-                       if (b) with_signs.problem.b_scales.values = whole.signed_scales_b;
+                       if (a) with_signs.problem.scale_a.values = whole.signed_scales_a;
+                       if (b) with_signs.problem.scale_b.values = whole.signed_scales_b;
                        return a || b ? std::optional(take(with_signs, sample)) : std::nullopt;
                      }});
   }
@@ -214,7 +214,7 @@ class Table {
     const auto rows = [](const InverseScales& scales, const CodeMatrix& m) {
       return scales.empty() ? std::int64_t{0} : ceil_divide(m.rows, scales.row_block);
     };
-    return std::max(rows(p_.a_scales, p_.a), rows(p_.b_scales, p_.b));
+    return std::max(rows(p_.scale_a, p_.a), rows(p_.scale_b, p_.b));
   }
 
   void places_along_rows() {

@@ -23,7 +23,7 @@ std::vector<double> values_of(const CodeMatrix& m, const CodeValue& table) {
 }  // namespace
 
 std::int64_t common_scale_block(const GemmProblem& p) {
-  const std::int64_t block = std::gcd(tile_along_k(p.a_scales, p.a), tile_along_k(p.b_scales, p.b));
+  const std::int64_t block = std::gcd(tile_along_k(p.scale_a, p.a), tile_along_k(p.scale_b, p.b));
   return block > 0 ? block : std::max<std::int64_t>(p.a.k, 1);
 }
 
@@ -31,8 +31,8 @@ StandIn stand_in(const Product& product, const CodeValue& a, const CodeValue& b)
   const GemmProblem& p = product.problem;
   const std::vector<double> x = values_of(p.a, a);
   const std::vector<double> y = values_of(p.b, b);
-  const ScaleLookup a_scales(p.a_scales, p.a);
-  const ScaleLookup b_scales(p.b_scales, p.b);
+  const ScaleLookup scale_a(p.scale_a, p.a);
+  const ScaleLookup scale_b(p.scale_b, p.b);
   const std::int64_t block = common_scale_block(p);
   StandIn result;
   for (std::int64_t i = 0; i < p.a.rows; ++i)
@@ -50,7 +50,7 @@ StandIn stand_in(const Product& product, const CodeValue& a, const CodeValue& b)
           of_terms += std::abs(term);
         }
         const double scale =
-            static_cast<double>(a_scales.at(i, k)) * static_cast<double>(b_scales.at(j, k));
+            static_cast<double>(scale_a.at(i, k)) * static_cast<double>(scale_b.at(j, k));
         value += sum * scale;
         magnitude += of_terms * std::abs(scale);
       }

@@ -145,8 +145,8 @@ class BlockLaunch {
     problem.model = find_instruction_model(t_.model).accumulator;
     problem.a = CodeMatrix::row_major(t_.codes, x, t_.m, k);
     problem.b = CodeMatrix::row_major(t_.codes, y, t_.n, k);
-    problem.a_scales = {sx, 1, block, t_.scale_format, tensor_a};
-    problem.b_scales = {sy, 1, block, t_.scale_format, tensor_b};
+    problem.scale_a = {sx, 1, block, t_.scale_format, tensor_a};
+    problem.scale_b = {sy, 1, block, t_.scale_format, tensor_b};
     std::vector<float> d(static_cast<std::size_t>(t_.m * t_.n));
     gemm(problem, d);
     return d;

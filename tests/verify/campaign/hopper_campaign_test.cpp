@@ -186,8 +186,8 @@ class Hopper {
     };
     std::vector<std::uint8_t> a;
     std::vector<std::uint8_t> b;
-    codes_of(p.a_scales, a);
-    codes_of(p.b_scales, b);
+    codes_of(p.scale_a, a);
+    codes_of(p.scale_b, b);
     Product wrong = right;
     wrong.problem.a = CodeMatrix::row_major(FormatId::e4m3fn, a, 64, 512);
     wrong.problem.b = CodeMatrix::row_major(FormatId::e4m3fn, b, 64, 512);

@@ -52,8 +52,8 @@ class ScaledGroups final : public MethodOf<float> {
     block.steps = steps.count;
     block.terms = form_.terms;
     block.a = steps.rows.twice.data() + steps.first * steps.rows.rows * form_.terms;
-    block.a_scales = a;
-    block.b_scales = b;
+    block.scale_a = a;
+    block.scale_b = b;
     block.rounding = rounding_;
     steps.panel.place(block, steps.first);
     block.state = steps.state;

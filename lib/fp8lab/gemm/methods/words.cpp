@@ -124,8 +124,8 @@ class FusedWords final : public InWords {
       WordDotBlock block = dots_of(steps);
       block.scaled = scaled_;
       if (scaled_) {
-        block.a_scales = steps.rows.scales.from(steps.first);
-        block.b_scales = steps.panel.scales().from(steps.first);
+        block.scale_a = steps.rows.scales.from(steps.first);
+        block.scale_b = steps.panel.scales().from(steps.first);
       }
       const TowardZero toward_zero;
       return kernels.word_dots->plain(block, rounding_);
