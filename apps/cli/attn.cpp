@@ -333,12 +333,25 @@ struct CheckedOutput {
   FormatId format;
 };
 
+/// The file of `--check`. One that holds codes and does not say of which format has those of the
+/// output.
+Operand load_checked_file(const AttnArguments& options) {
+  if (!options.check_dtype.empty())
+    return load_operand(options.check, find_element_type(options.check_dtype));
+  const ElementType output = find_element_type(options.output_dtype);
+  if (output == ElementType::f32) return load_operand(options.check);
+  try {
+    Operand file = load_operand(options.check);
+    if (format_of(file.tensor().type)) return file;
+  } catch (const Error&) {  // opaque words; what else is wrong with the file is told below
+  }
+  return load_operand(options.check, output);
+}
+
 /// The file of `--check`, [heads, m, d_v].
 CheckedOutput load_checked(const AttnArguments& options, std::vector<std::int64_t> shape,
                            NonFiniteReport& non_finite) {
-  std::optional<ElementType> type;
-  if (!options.check_dtype.empty()) type = find_element_type(options.check_dtype);
-  const Operand got = load_operand(options.check, type);
+  const Operand got = load_checked_file(options);
   const TensorView& d = got.tensor();
   const std::optional<FormatId> id = format_of(d.type);
   require(id.has_value(), options.check, "floats or FP8 codes; uint8 codes need --check-dtype",
