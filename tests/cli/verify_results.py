@@ -188,7 +188,7 @@ def test(at):
     wrong[17, 33] = np.nextafter(wrong[17, 33], np.float32(np.inf))
     wrong[20, 3:19] *= np.float32(1.5)
     wrong[40:44, 7:23] *= np.float32(0.5)
-    wrong[44:47, 1:9] *= np.float32(0.5)  # further to the left: one region with those above
+    wrong[44:47, 1:9] *= np.float32(0.5)  # further to the left: a region of its own
     loose = golden * np.float32(1.0 + 2.0**-9)
     # The last 256 terms of one output left out.
     short = golden.copy()
@@ -215,7 +215,7 @@ def test(at):
                  "model": "sm90.wgmma.e4m3", "promotion": 256})
         if name in ("wrong", "matrix"):
             case.same("what is in no region is alone", np.argwhere(different & ~seen).tolist(), [[17, 33]])
-            case.same("regions", [[r["rows"], r["columns"]] for r in case.report["regions"]], [[[20, 21], [3, 19]], [[40, 47], [1, 23]]])
+            case.same("regions", [[r["rows"], r["columns"]] for r in case.report["regions"]], [[[20, 21], [3, 19]], [[40, 44], [7, 23]], [[44, 47], [1, 9]]])
             first, worst = case.report["elements"]
             case.same("places", [[first["row"], first["column"]], divmod(case.report["metrics"]["max_absolute_index"], N)],
                       [[17, 33], divmod(int(np.abs(golden.astype(np.float64) - got).argmax()), N)])

@@ -99,6 +99,24 @@ TEST_CASE("regions: four elements are one, eight regions are told and nine are n
     CAPTURE(count);
     CHECK(regions(got).size() == (count == 8 ? 8 : 0));
   }
+  // Few elements of the last rows, and as few of all.
+  for (const std::int64_t first : {160, 0}) {
+    std::vector<float> got = golden;
+    for (std::int64_t i = first * kColumns; i < kRows * kColumns; i += 7)
+      got[static_cast<std::size_t>(i)] = -1.0F;
+    const std::vector<Region> found = regions(got);
+    CAPTURE(first);
+    REQUIRE(found.size() == (first == 0 ? 0 : 1));
+    if (first > 0) CHECK(place_of(found.front()) == "rows 160-199, columns 0-1199");
+  }
+  // Two that touch, of which one reaches further.
+  std::vector<float> touching = golden;
+  put(touching, 0, 1000, 160, 200, zero);
+  put(touching, 160, 0, 40, 1200, [](std::int64_t, std::int64_t) { return 7.0F; });
+  const std::vector<Region> both = regions(touching);
+  REQUIRE(both.size() == 2);
+  CHECK(describe(both[0]) == "rows 0-159, columns 1000-1199: all zero");
+  CHECK(describe(both[1]) == "rows 160-199, columns 0-1199: one value everywhere");
   // Copies of what stands in the first and the last place where they fit.
   for (const auto& [from_row, from_column] :
        {std::pair<std::int64_t, std::int64_t>{0, 0}, {kRows - 5, kColumns - 6}}) {

@@ -54,11 +54,6 @@ std::string lines_text(const std::vector<std::int64_t>& lines, std::int64_t coun
   return fmt::format("{} {}, the first {}", lines.size(), name, lines.front());
 }
 
-/// Whether nothing but measured numbers without a rule explains a sample, or nothing at all.
-bool says_little(const Diagnosis& diagnosis) {
-  return diagnosis.causes.empty() || diagnosis.causes.front().vague;
-}
-
 /// A fault of some rows or columns that are no rectangle: the mistake is sought in them alone.
 void diagnose_lines(const Product& product, std::span<const std::byte> got,
                     const WrongElements& wrong, const DiagnosisOptions& how, VerifyReport& report) {
@@ -86,6 +81,93 @@ void diagnose_lines(const Product& product, std::span<const std::byte> got,
   }
 }
 
+Sample sample_of(const Region& region) {
+  constexpr std::int64_t kRows = 16;
+  constexpr std::int64_t kColumns = 64;
+  Sample sample{spread(region.rows, kRows), spread(region.columns, kColumns)};
+  for (std::int64_t& row : sample.rows) row += region.row;
+  for (std::int64_t& column : sample.columns) column += region.column;
+  return sample;
+}
+
+/// Rectangles of a map's tiles of which nearly all elements differ.
+class WrongTiles {
+ public:
+  WrongTiles(const MismatchMap& map, std::int64_t rows, std::int64_t columns)
+      : map_(map), rows_(rows), columns_(columns) {}
+
+  /// The rectangle around the first such tile, or the last one, as wide and then as high as it is
+  /// all wrong; nothing without any.
+  [[nodiscard]] std::optional<Region> around(bool last) const {
+    const auto count = std::ssize(map_.counts);
+    for (std::int64_t n = 0; n < count; ++n) {
+      const std::int64_t at = last ? count - 1 - n : n;
+      if (wrong(at / map_.columns, at % map_.columns))
+        return grown(at / map_.columns, at % map_.columns);
+    }
+    return std::nullopt;
+  }
+
+ private:
+  [[nodiscard]] Region region(std::int64_t top, std::int64_t bottom, std::int64_t left,
+                              std::int64_t right) const {
+    Region one{.row = top * map_.tile_rows, .column = left * map_.tile_columns};
+    one.rows = std::min((bottom + 1) * map_.tile_rows, rows_) - one.row;
+    one.columns = std::min((right + 1) * map_.tile_columns, columns_) - one.column;
+    return one;
+  }
+  [[nodiscard]] bool wrong(std::int64_t row, std::int64_t column) const {
+    constexpr double kMostlyWrong = 0.8;
+    if (row < 0 || column < 0 || row >= map_.rows || column >= map_.columns) return false;
+    const auto count = map_.counts[static_cast<std::size_t>(row * map_.columns + column)];
+    const auto size = static_cast<double>(region(row, row, column, column).size());
+    return static_cast<double>(count) >= kMostlyWrong * size;
+  }
+  [[nodiscard]] Region grown(std::int64_t row, std::int64_t column) const {
+    std::int64_t left = column;
+    std::int64_t right = column;
+    while (wrong(row, left - 1)) --left;
+    while (wrong(row, right + 1)) ++right;
+    const auto line = [&](std::int64_t at) {
+      for (std::int64_t c = left; c <= right; ++c)
+        if (!wrong(at, c)) return false;
+      return true;
+    };
+    std::int64_t top = row;
+    std::int64_t bottom = row;
+    while (line(top - 1)) --top;
+    while (line(bottom + 1)) ++bottom;
+    return region(top, bottom, left, right);
+  }
+
+  const MismatchMap& map_;
+  std::int64_t rows_;
+  std::int64_t columns_;
+};
+
+/// A fault of rectangles that are many: the mistake that explains the first and the last one.
+void diagnose_wrong_tiles(const Product& product, std::span<const std::byte> got,
+                          const DiagnosisOptions& how, VerifyReport& report) {
+  constexpr std::uint64_t kFewest = 128;  // elements of a rectangle
+  const WrongTiles tiles(report.map, product.rows(), product.columns());
+  const std::optional<Region> first = tiles.around(false);
+  const std::optional<Region> last = tiles.around(true);
+  if (!first || place_of(*first) == place_of(*last)) return;
+  std::optional<Diagnosis> found;
+  for (const Region& tile : {*first, *last}) {
+    if (tile.size() < kFewest) return;
+    DiagnosisOptions one = how;
+    one.area = Sample{line_of(tile.row, tile.rows), line_of(tile.column, tile.columns)};
+    Diagnosis own = diagnose(product, got, sample_of(tile), one);
+    if (says_little(own)) return;
+    if (found && own.causes.front().name != found->causes.front().name) return;
+    if (!found) found = std::move(own);
+  }
+  for (Cause& cause : found->causes)
+    cause.text = fmt::format("in {}, and other places: {}", place_of(*first), cause.text);
+  report.diagnosis = std::move(found);
+}
+
 /// Whether a cause explains all of its sample.
 bool is_whole(const Diagnosis& diagnosis) {
   if (diagnosis.causes.empty()) return false;
@@ -93,7 +175,12 @@ bool is_whole(const Diagnosis& diagnosis) {
   return !cause.vague && cause.explained == diagnosis.mismatches && cause.contradicted == 0;
 }
 
-/// The diagnosis of the regions, where these hold all mismatches and one cause explains them all.
+}  // namespace
+
+bool says_little(const Diagnosis& diagnosis) {
+  return diagnosis.causes.empty() || diagnosis.causes.front().vague;
+}
+
 std::optional<Diagnosis> diagnosis_of_regions(const VerifyReport& report) {
   std::uint64_t inside = 0;
   for (const Region& region : report.regions) {
@@ -112,8 +199,6 @@ std::optional<Diagnosis> diagnosis_of_regions(const VerifyReport& report) {
   return found;
 }
 
-}  // namespace
-
 std::vector<WrongProduct> more_mistakes(const VerifyOptions& options) {
   if (!options.more) return {};
   return attempt([&] { return options.more(); }).value_or(std::vector<WrongProduct>{});
@@ -129,8 +214,11 @@ void diagnose_what_counts(const Product& product, std::span<const std::byte> gol
     if (!says_little(*report.diagnosis)) return;
     if (std::optional<Diagnosis> found = diagnosis_of_regions(report))
       report.diagnosis = std::move(found);
-    else if (std::ranges::none_of(report.regions, says_why))
+    else if (std::ranges::none_of(report.regions, says_why)) {
       diagnose_lines(product, got, WrongElements(product.output.format, golden, got), how, report);
+      if (says_little(*report.diagnosis) && report.regions.empty())
+        diagnose_wrong_tiles(product, got, how, report);
+    }
   } else if (!report.budget->outside.empty()) {
     report.diagnosis =
         diagnose(product, got, report.budget->outside,
@@ -142,8 +230,6 @@ std::vector<Region> look_at_regions(const Product& product, std::span<const std:
                                     std::span<const std::byte> got, const VerifyOptions& options,
                                     std::span<const WrongProduct> more,
                                     const VerifyReport& report) {
-  constexpr std::int64_t kRows = 16;
-  constexpr std::int64_t kColumns = 64;
   const bool budget = options.check.kind == Check::Kind::budget;
   const FormatId id = product.output.format;
   const std::int64_t rows = product.rows();
@@ -155,16 +241,13 @@ std::vector<Region> look_at_regions(const Product& product, std::span<const std:
                                                       WrongElements(id, golden, got));
   for (Region& region : regions) {
     if (region.content != RegionContent::other) continue;
-    Sample sample{spread(region.rows, kRows), spread(region.columns, kColumns)};
-    for (std::int64_t& row : sample.rows) row += region.row;
-    for (std::int64_t& column : sample.columns) column += region.column;
     DiagnosisOptions how{
         .closeness = budget ? Closeness::budget : Closeness::bits,
         .more = more,
         .threads = options.threads,
         .area = Sample{line_of(region.row, region.rows), line_of(region.column, region.columns)}};
     if (!budget) how.golden = golden;
-    region.diagnosis = diagnose(product, got, sample, how);
+    region.diagnosis = diagnose(product, got, sample_of(region), how);
     if (region.diagnosis->causes.empty() && unrelated(id, golden, got, columns, region))
       region.content = RegionContent::unrelated;
   }

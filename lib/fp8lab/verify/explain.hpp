@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -12,6 +13,12 @@ namespace fp8lab {
 
 /// `VerifyOptions::more`, or none.
 std::vector<WrongProduct> more_mistakes(const VerifyOptions& options);
+
+/// Whether nothing but measured numbers without a rule explains a sample, or nothing at all.
+bool says_little(const Diagnosis& diagnosis);
+
+/// The diagnosis of the regions, where these hold all mismatches and one cause explains them all.
+std::optional<Diagnosis> diagnosis_of_regions(const VerifyReport& report);
 
 /// Sets the diagnosis, fitted to `mismatches`; with a budget only to elements outside of theirs,
 /// since what lies inside is allowed to differ.

@@ -6,6 +6,7 @@
 #include <array>
 #include <cmath>
 #include <cstring>
+#include <limits>
 #include <map>
 #include <optional>
 
@@ -19,10 +20,85 @@ namespace {
 constexpr double kDense = 0.5;  // of a region differs; less is a scatter
 constexpr std::uint64_t kSmallest = 4;
 constexpr std::int64_t kSourceWork = std::int64_t{1} << 29;  // codes compared, all regions together
+constexpr double kFull = 0.9;     // of a region differs; less may be two faults in one box
+constexpr double kSmaller = 0.8;  // of a box: what its parts may fill of it
+constexpr int kMostCuts = 3;      // one inside the other
+constexpr std::uint64_t kMostCut = std::uint64_t{1} << 24;  // elements of a box that is cut
+constexpr std::uint64_t kFewestConfined = 16;               // mismatches that a sparse region has
+constexpr double kEven = 0.7;       // of the rows and columns that scattered mismatches would reach
+constexpr double kConfined = 20.0;  // -ln of the chance that scattered mismatches lie in a region
 
 struct Box {
   std::int64_t top, bottom, left, right;  // of map tiles, the ends included
 };
+
+bool is_dense(const Region& region, double share) {
+  return static_cast<double>(region.mismatches) >= share * static_cast<double>(region.size());
+}
+
+/// The wrong elements of a row or column of a box; `first` > `last` without any.
+struct Line {
+  std::int64_t first = std::numeric_limits<std::int64_t>::max();
+  std::int64_t last = -1;
+  std::uint64_t count = 0;
+
+  void add(std::int64_t at) {
+    first = std::min(first, at);
+    last = std::max(last, at);
+    ++count;
+  }
+};
+
+/// What some lines of a box hold together.
+struct Lines {
+  std::int64_t begin = -1;  ///< the first line with mismatches
+  std::int64_t end = -1;    ///< behind the last one
+  Line across{};
+
+  void add(std::int64_t line, const Line& one) {
+    if (one.count == 0) return;
+    if (begin < 0) begin = line;
+    end = line + 1;
+    across.first = std::min(across.first, one.first);
+    across.last = std::max(across.last, one.last);
+    across.count += one.count;
+  }
+  [[nodiscard]] std::int64_t size() const {
+    return across.count == 0 ? 0 : (end - begin) * (across.last + 1 - across.first);
+  }
+};
+
+/// A box cut in two between lines.
+struct Cut {
+  std::int64_t size = std::numeric_limits<std::int64_t>::max();  ///< of both parts
+  std::array<Lines, 2> parts{};
+};
+
+/// Where two parts are the smallest.
+Cut best_cut(const std::vector<Line>& lines) {
+  std::vector<Lines> before{Lines{}};
+  for (std::size_t i = 0; i < lines.size(); ++i) {
+    before.push_back(before.back());
+    before.back().add(static_cast<std::int64_t>(i), lines[i]);
+  }
+  Cut best;
+  Lines after;
+  for (std::size_t i = lines.size(); i-- > 1;) {
+    Lines one;  // lines come from the end: the new one is the first
+    one.add(static_cast<std::int64_t>(i), lines[i]);
+    if (one.across.count > 0) {
+      one.end = after.across.count > 0 ? after.end : one.end;
+      one.across.first = std::min(one.across.first, after.across.first);
+      one.across.last = std::max(one.across.last, after.across.last);
+      one.across.count += after.across.count;
+      after = one;
+    }
+    const std::int64_t size = before[i].size() + after.size();
+    if (before[i].across.count == 0 || after.across.count == 0 || size >= best.size) continue;
+    best = {size, {before[i], after}};
+  }
+  return best;
+}
 
 /// Boxes around tiles with mismatches that touch each other, by side or corner.
 std::vector<Box> boxes_of(const MismatchMap& map) {
@@ -91,6 +167,56 @@ class Finder {
     return region;
   }
 
+  /// Rectangles that hold all wrong elements of a region, most of each being wrong: the region, or
+  /// parts of it that are much smaller together. None if there are no such.
+  [[nodiscard]] std::vector<Region> dense_parts(const Region& region, int cuts = kMostCuts) const {
+    if (region.mismatches < kSmallest) return {};
+    if (is_dense(region, kFull)) return {region};
+    std::vector<Region> itself;
+    if (is_dense(region, kDense)) itself.push_back(region);
+    if (cuts == 0 || region.size() > kMostCut) return itself;
+    const auto [rows, columns] = lines_of(region);
+    const Cut down = best_cut(rows);
+    const Cut across = best_cut(columns);
+    const bool by_rows = down.size <= across.size;
+    const Cut& cut = by_rows ? down : across;
+    if (static_cast<double>(cut.size) > kSmaller * static_cast<double>(region.size()))
+      return itself;
+    std::vector<Region> parts;
+    for (const Lines& part : cut.parts) {
+      const std::int64_t lines = part.end - part.begin;
+      const std::int64_t width = part.across.last + 1 - part.across.first;
+      Region one{.row = region.row + (by_rows ? part.begin : part.across.first),
+                 .rows = by_rows ? lines : width,
+                 .column = region.column + (by_rows ? part.across.first : part.begin),
+                 .columns = by_rows ? width : lines,
+                 .mismatches = part.across.count};
+      const std::vector<Region> inner = dense_parts(one, cuts - 1);
+      if (inner.empty()) return itself;
+      parts.insert(parts.end(), inner.begin(), inner.end());
+    }
+    return parts;
+  }
+
+  /// Whether mismatches that lie anywhere would hardly ever all lie in this region, and those that
+  /// there are lie anywhere in it.
+  [[nodiscard]] bool confined(const Region& region) const {
+    const double share =
+        static_cast<double>(region.size()) / (static_cast<double>(rows_ * columns_));
+    if (region.mismatches < kFewestConfined || region.size() > kMostCut ||
+        -std::log(share) * static_cast<double>(region.mismatches) < kConfined)
+      return false;
+    const auto [rows, columns] = lines_of(region);
+    const double density =
+        static_cast<double>(region.mismatches) / static_cast<double>(region.size());
+    const auto even = [&](const std::vector<Line>& lines, std::int64_t length) {
+      const auto with = std::ranges::count_if(lines, [](const Line& one) { return one.count > 0; });
+      const double expected = 1.0 - std::pow(1.0 - density, static_cast<double>(length));
+      return static_cast<double>(with) >= kEven * expected * static_cast<double>(lines.size());
+    };
+    return even(rows, region.columns) && even(columns, region.rows);
+  }
+
   void find_content(Region& region) {
     const std::uint32_t first = got_at(region.row, region.column);
     bool zeros = true;
@@ -125,6 +251,19 @@ class Finder {
   }
   [[nodiscard]] std::uint32_t got_at(std::int64_t row, std::int64_t column) const {
     return code_at(id_, got_, static_cast<std::size_t>(row * columns_ + column));
+  }
+  /// The wrong elements of its rows and of its columns, counted from the region's corner.
+  [[nodiscard]] std::array<std::vector<Line>, 2> lines_of(const Region& region) const {
+    std::array<std::vector<Line>, 2> lines;
+    lines[0].resize(static_cast<std::size_t>(region.rows));
+    lines[1].resize(static_cast<std::size_t>(region.columns));
+    for (std::int64_t i = 0; i < region.rows; ++i)
+      for (std::int64_t j = 0; j < region.columns; ++j) {
+        if (!wrong_.at((region.row + i) * columns_ + region.column + j)) continue;
+        lines[0][static_cast<std::size_t>(i)].add(j);
+        lines[1][static_cast<std::size_t>(j)].add(i);
+      }
+    return lines;
   }
   [[nodiscard]] bool any_wrong(std::int64_t top, std::int64_t bottom, std::int64_t left,
                                std::int64_t right) const {
@@ -217,25 +356,29 @@ std::vector<Region> find_regions(FormatId id, std::span<const std::byte> golden,
                                  std::int64_t columns, const MismatchMap& map,
                                  const WrongElements& wrong) {
   const std::vector<Box> boxes = boxes_of(map);
-  if (boxes.size() > kMostRegions) return {};
   Finder finder(id, golden, got, rows, columns, wrong);
   std::vector<Region> regions;
   for (const Box& box : boxes) {
+    if (boxes.size() > kMostRegions) break;
     Region region = finder.tighten(box, map);
     if (boxes.size() == 1 && region.mismatches == 1 && finder.one_ulp(region)) {
       region.content = RegionContent::one_ulp;
       regions.push_back(std::move(region));
       continue;
     }
-    const bool dense =
-        static_cast<double>(region.mismatches) >= kDense * static_cast<double>(region.size());
     // A few elements are told as such; the whole output is no part of it.
-    if (region.mismatches < kSmallest || !dense) continue;
-    finder.find_content(region);
-    const bool whole = region.rows == rows && region.columns == columns;
-    if (whole && region.content == RegionContent::other) continue;
-    regions.push_back(std::move(region));
+    for (Region& part : finder.dense_parts(region)) {
+      finder.find_content(part);
+      const bool whole = part.rows == rows && part.columns == columns;
+      if (whole && part.content == RegionContent::other) continue;
+      regions.push_back(std::move(part));
+    }
   }
+  if (regions.size() > kMostRegions) return {};
+  if (!regions.empty() || boxes.empty()) return regions;
+  // Few elements of a part of the output may be wrong.
+  Region all = finder.tighten({0, map.rows - 1, 0, map.columns - 1}, map);
+  if (finder.confined(all)) regions.push_back(std::move(all));
   return regions;
 }
 

@@ -27,7 +27,8 @@ enum class RegionContent : std::uint8_t {
 };
 std::string_view to_string(RegionContent content);
 
-/// Rows [row, row + rows) x columns [column, column + columns). Most of its elements differ.
+/// Rows [row, row + rows) x columns [column, column + columns). Most of its elements differ, or it
+/// is the only one: the part of the output outside of which nothing differs.
 struct Region {
   std::int64_t row = 0;
   std::int64_t rows = 0;
@@ -67,9 +68,9 @@ class WrongElements {
 MismatchMap map_of(std::int64_t rows, std::int64_t columns, std::span<const std::int64_t> indices);
 
 /// The rectangles in which an output [rows, columns] is wrong, in the order of their first
-/// elements, at most kMostRegions. None if wrong elements fill the output, are single, or are
-/// too scattered for rectangles. `map` counts `wrong`. The search for the source of a
-/// region that is a copy is limited in its work.
+/// elements, at most kMostRegions. Two that touch are told apart. None if wrong elements fill the
+/// output, are single, or are scattered all over it. `map` counts `wrong`. The search for the
+/// source of a region that is a copy is limited in its work.
 std::vector<Region> find_regions(FormatId format, std::span<const std::byte> golden,
                                  std::span<const std::byte> got, std::int64_t rows,
                                  std::int64_t columns, const MismatchMap& map,

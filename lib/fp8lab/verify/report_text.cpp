@@ -253,6 +253,10 @@ std::string why_text(const VerifyReport& r) {
   const bool in_regions = std::ranges::any_of(r.regions, says_why);
   text = fmt::format("cause: none of {} known mistakes explains {}\n", d.tried,
                      in_regions ? "all of it; the regions say more" : "it");
+  // Figures of all outputs together mean nothing where each region has a reason of its own.
+  std::uint64_t inside = 0;
+  for (const Region& region : r.regions) inside += says_why(region) ? region.mismatches : 0;
+  if (inside > 0 && inside == r.comparison.bit_mismatches) return text;
   for (std::size_t i = 0; i < std::min(kMeasured, d.measured.size()); ++i) {
     const std::string line = "measured: " + d.measured[i];
     text += wrapped(line.size() > 150 ? line.substr(0, 146) + " ..." : line, 9);
