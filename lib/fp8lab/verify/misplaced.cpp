@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <array>
 #include <cstring>
 #include <map>
@@ -16,6 +17,7 @@
 namespace fp8lab {
 namespace {
 
+constexpr std::int64_t kFarStride = 256;  // elements between the length of a row and its stride
 constexpr std::int64_t kMostWork = std::int64_t{1} << 24;  // codes compared, of one tile shape
 
 struct Place {
@@ -65,7 +67,66 @@ class Misplacements {
                       fmt::format("{} hold the right values of other outputs", text), codes(code));
   }
 
+  /// Stored with another distance between rows, or, where the kernel's output is column-major,
+  /// between columns: elements that were not stored there may hold anything.
+  void restrided() {
+    for (const Strides order : {Strides{false, false, 0}, {true, false, 0}, {true, true, 0}}) {
+      const std::int64_t length = order.stored_columns ? o_.rows : o_.columns;
+      if (length < 2 || o_.rows * o_.columns == length) continue;
+      for (std::int64_t stride = std::max(length / 2 + 1, length - kFarStride);
+           stride <= length + kFarStride; ++stride) {
+        const Strides tried{order.stored_columns, order.read_columns, stride};
+        if (stride == length || !looks_like(tried)) continue;
+        judge_.consider(
+            order.stored_columns ? "other_column_stride" : "other_row_stride",
+            fmt::format("{} of {} elements were stored {} elements apart{}",
+                        order.stored_columns ? "columns" : "rows", length, stride,
+                        order.stored_columns && !order.read_columns ? ", and read as rows" : ""),
+            codes([&](Place at) {
+              const std::optional<std::int64_t> from = source_of(at, tried);
+              return from ? golden(*from) : got(at.row * o_.columns + at.column);
+            }));
+        return;
+      }
+    }
+  }
+
  private:
+  /// How an output lies in memory, and how it is read.
+  struct Strides {
+    bool stored_columns;  ///< the kernel stores columns one after the other, not rows
+    bool read_columns;
+    std::int64_t stride;  ///< elements from one such line to the next
+  };
+  /// The element of the output that was stored where (row, column) is read; nothing between lines.
+  [[nodiscard]] std::optional<std::int64_t> source_of(Place at, const Strides& s) const {
+    const std::int64_t length = s.stored_columns ? o_.rows : o_.columns;
+    const std::int64_t index =
+        s.read_columns ? at.column * o_.rows + at.row : at.row * o_.columns + at.column;
+    // Later lines overwrite earlier ones.
+    const std::int64_t line = std::min(index / s.stride, o_.rows * o_.columns / length - 1);
+    const std::int64_t within = index - line * s.stride;
+    if (within >= length) return std::nullopt;
+    return s.stored_columns ? within * o_.columns + line : line * o_.columns + within;
+  }
+  /// Whether most of a few wrong elements are such, and most of them were stored at all.
+  [[nodiscard]] bool looks_like(const Strides& strides) const {
+    constexpr std::int64_t kFew = 8;
+    int wrong = 0;
+    int gaps = 0;
+    int same = 0;
+    for (const std::int64_t i : spread(std::ssize(sample_.rows), kFew))
+      for (const std::int64_t j : spread(std::ssize(sample_.columns), kFew)) {
+        const Place at{sample_.rows[static_cast<std::size_t>(i)],
+                       sample_.columns[static_cast<std::size_t>(j)]};
+        const std::uint32_t code = got(at.row * o_.columns + at.column);
+        if (code == golden(at.row * o_.columns + at.column)) continue;
+        const std::optional<std::int64_t> from = source_of(at, strides);
+        ++(from ? wrong : gaps);
+        same += from && golden(*from) == code ? 1 : 0;
+      }
+    return wrong >= 8 && wrong > gaps && 10 * same >= 9 * wrong;
+  }
   [[nodiscard]] std::uint32_t golden(std::int64_t index) const {
     return code_at(o_.format, o_.golden, static_cast<std::size_t>(index));
   }
@@ -169,6 +230,7 @@ void try_misplacements(const OutputPair& outputs, const Sample& sample, Judge& j
   places.transposed();
   places.exchanged(1, outputs.columns, "rows", "rows");
   places.exchanged(outputs.rows, 1, "columns", "columns");
+  places.restrided();
   constexpr std::array<std::array<std::int64_t, 2>, 6> kTiles{
       {{128, 256}, {256, 128}, {128, 128}, {64, 128}, {128, 64}, {64, 64}}};
   for (const auto& [rows, columns] : kTiles)

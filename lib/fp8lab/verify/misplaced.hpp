@@ -1,6 +1,6 @@
 #pragma once
-// Right values in wrong places: an output that was written transposed, or whose rows, columns
-// or tiles were exchanged.
+// Right values in wrong places: an output that was written transposed or with another distance
+// between its rows, or whose rows, columns or tiles were exchanged.
 
 #include <cstdint>
 #include <span>
