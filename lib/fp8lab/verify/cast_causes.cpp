@@ -156,6 +156,26 @@ std::vector<CastMistake> rarer_cast_mistakes(FormatId id, const CastPolicy& poli
                         const bool low = unpack(f, code).value_class == ValueClass::subnormal;
                         return low ? code & f.sign_mask() : code;
                       }});
+  const Format& f = format(id);
+  const auto add_code = [&](std::string name, std::string text, const auto& code) {
+    mistakes.push_back(
+        {std::move(name), std::move(text), [=](float x) { return code(x, cast(x)); }});
+  };
+  if (f.sign_mask() != 0 && !f.has_nan_for_negative_zero())
+    add_code("negative_zero_lost", "-0 stored as +0", [&f](float, std::uint32_t code) {
+      return unpack(f, code).value_class == ValueClass::zero ? code & ~f.sign_mask() : code;
+    });
+  add_code("sign_lost", "the sign left out", [&f](float x, std::uint32_t code) {
+    return std::isnan(x) ? code : code & ~f.sign_mask();
+  });
+  for (const auto& [name, sign] : {std::pair{"largest", 1.0F}, std::pair{"lowest", -1.0F}})
+    add_code(
+        fmt::format("nan_to_{}", name),
+        fmt::format("NaN became the {} finite number, as a clamp makes it", name),
+        [cast, to = cast(std::copysign(static_cast<float>(decode(f, f.max_finite_code())), sign))](
+            float x, std::uint32_t code) { return std::isnan(x) ? to : code; });
+  add_code("nan_to_zero", "NaN became 0",
+           [to = cast(0.0F)](float x, std::uint32_t code) { return std::isnan(x) ? to : code; });
   if (const std::optional<FormatId> other = other_format_of_width(id))
     for (const CastPolicy& how : {policy, kNvidiaSatfinite, kNvidiaNosat})
       mistakes.push_back(

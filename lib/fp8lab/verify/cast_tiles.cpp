@@ -204,6 +204,7 @@ class Tiles {
             "scale_power_of_two", "the scale (measured) rounded up to a power of two",
             [&](const MeasuredTile& tile) { return std::exp2(std::ceil(std::log2(own(tile)))); }))
       return;
+    if (rounded_scales(own, consider)) return;
     if (least <= most && wrong.size() > 1) {
       const double scale = short_number(least, most);
       if (consider("scale_of_all_tiles_the_same",
@@ -211,10 +212,30 @@ class Tiles {
                    [&](const MeasuredTile&) { return scale; }))
         return;
     }
-    consider("other_scale_of_tiles",
-             fmt::format("the scale (measured) of {}: {}", counted(std::ssize(wrong), "tile"),
-                         examples(wrong)),
-             [](const MeasuredTile& tile) { return tile.middle(); });
+    if (consider("other_scale_of_tiles",
+                 fmt::format("the scale (measured) of {}: {}", counted(std::ssize(wrong), "tile"),
+                             examples(wrong)),
+                 [](const MeasuredTile& tile) { return tile.middle(); }))
+      judge.call_vague();
+  }
+
+  /// The factor, or its inverse, which kernels store, in a format of 16 bits.
+  template <typename Own, typename Consider>
+  static bool rounded_scales(const Own& own, const Consider& consider) {
+    for (const FormatId id : {FormatId::bf16, FormatId::f16})
+      for (const bool inverse : {true, false}) {
+        const auto rounded = [id](double x) {
+          return decode(format(id), encode(format(id), kNvidiaNosat, static_cast<float>(x)));
+        };
+        if (consider("scale_rounded",
+                     fmt::format("the {} (measured) rounded to {}",
+                                 inverse ? "scale" : "factor of x", format(id).name),
+                     [&](const MeasuredTile& tile) {
+                       return inverse ? 1.0 / rounded(1.0 / own(tile)) : rounded(own(tile));
+                     }))
+          return true;
+      }
+    return false;
   }
 
   /// Each wrong tile has the scale of another one.
@@ -300,9 +321,41 @@ class Tiles {
           wrong[i]->middle() / static_cast<double>(given(wrong[i]->row, wrong[i]->column)));
     return text + (wrong.size() > kListed ? " ..." : "");
   }
+  /// Where each wrong code is the other one of the two next to the exact result: how many were
+  /// rounded up, and how many stochastic rounding gives.
+  [[nodiscard]] std::string either_neighbour() const {
+    double up = 0.0;
+    double expected = 0.0;
+    double variance = 0.0;
+    bool neighbours = true;
+    for (const MeasuredTile& tile : tiles_)
+      each_element(tile, [&](std::size_t at) {
+        const double exact = std::abs(static_cast<double>(cast_.x[at]) *
+                                      static_cast<double>(given(tile.row, tile.column)));
+        const double got = std::abs(decode(f_, std::to_integer<std::uint32_t>(cast_.got[at])));
+        const auto above = std::ranges::upper_bound(magnitudes_, exact);
+        if (!std::isfinite(exact) || above == magnitudes_.end() || above == magnitudes_.begin())
+          return;
+        const double below = *std::prev(above);
+        neighbours = neighbours && (got == below || (got == *above && exact > below));
+        const double share = (exact - below) / (*above - below);
+        up += got == *above ? 1.0 : 0.0;
+        expected += share;
+        variance += share * (1.0 - share);
+      });
+    if (!neighbours) return "";
+    const bool stochastic = std::abs(up - expected) <= 5.0 * std::sqrt(variance) + 1.0;
+    return fmt::format(
+        "each wrong code is the other one of the two next to the exact result; {:.0f} magnitudes "
+        "were rounded up, {} of stochastic rounding ({:.0f} +- {:.0f})",
+        up, stochastic ? "as is to be expected" : "but not as is to be expected", expected,
+        std::sqrt(variance));
+  }
+
   /// What each of the first wrong tiles shows.
   [[nodiscard]] std::vector<std::string> lines() const {
     constexpr std::size_t kListed = 4;
+    if (const std::string both = either_neighbour(); !both.empty()) return {both};
     std::vector<std::string> result;
     for (const MeasuredTile& tile : tiles_) {
       if (!tile.wrong || result.size() == kListed) continue;
@@ -354,6 +407,38 @@ std::vector<ScaleChange> scale_changes() {
       {"the nearest powers of two", power([](double x) { return std::round(x); })}};
 }
 
+/// The memory order in which a grid [rows, columns] of scales stands, where another one is right.
+std::string order_of(std::span<const float> right, std::span<const float> got,
+                     std::int64_t columns) {
+  const std::int64_t rows = std::ssize(right) / columns;
+  const auto column_major = [=](std::int64_t row, std::int64_t column) {
+    return column * rows + row;
+  };
+  const auto blocked = [=](std::int64_t row, std::int64_t column) {
+    return blocked_128x4_position(columns, row, column);
+  };
+  /// Whether place (row, column) of one grid is place `at(row, column)` in the memory of the other.
+  const auto holds = [&](std::span<const float> here, std::span<const float> there,
+                         const auto& at) {
+    for (std::int64_t row = 0; row < rows; ++row)
+      for (std::int64_t column = 0; column < columns; ++column) {
+        const std::int64_t place = at(row, column);
+        if (place >= std::ssize(there) ||
+            !same_scale(here[static_cast<std::size_t>(row * columns + column)],
+                        there[static_cast<std::size_t>(place)]))
+          return false;
+      }
+    return true;
+  };
+  if (holds(right, got, column_major)) return "they are the right ones in column-major order";
+  if (holds(got, right, column_major))
+    return "they are the right ones, read as if these were column-major";
+  if (holds(right, got, blocked)) return "they are the right ones in blocks of 128 x 4";
+  if (holds(got, right, blocked))
+    return "they are the right ones, read as if these stood in blocks of 128 x 4";
+  return "";
+}
+
 }  // namespace
 
 bool same_scale(float a, float b) {
@@ -395,6 +480,8 @@ std::vector<std::string> describe_scales(std::span<const float> right, std::span
                     0x1p-22 * std::abs(static_cast<double>(right[i]));
            }))
     lines.emplace_back("they are one or two units in the last place off: other operations");
+  if (const std::string order = order_of(right, got, columns); !order.empty())
+    return lines.push_back(order), lines;
   std::vector<std::int64_t> from;
   std::vector<std::int64_t> to;
   for (const std::size_t at : wrong) {

@@ -27,6 +27,11 @@ struct TiledCast {
   [[nodiscard]] std::int64_t tile_columns() const {
     return (columns + tiles.columns - 1) / tiles.columns;
   }
+  /// The scale of an element.
+  [[nodiscard]] float scale_at(std::int64_t row, std::int64_t column) const {
+    return scales[static_cast<std::size_t>(row / tiles.rows * tile_columns() +
+                                           column / tiles.columns)];
+  }
   [[nodiscard]] std::int64_t tile_rows() const { return (rows + tiles.rows - 1) / tiles.rows; }
 };
 

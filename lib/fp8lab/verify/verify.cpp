@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <set>
 #include <utility>
 
 #include "fp8lab/cast/cast.hpp"
@@ -27,6 +28,8 @@
 #include "fp8lab/verify/element.hpp"
 #include "fp8lab/verify/explain.hpp"
 #include "fp8lab/verify/gates.hpp"
+#include "fp8lab/verify/judge.hpp"
+#include "fp8lab/verify/misplaced.hpp"
 
 namespace fp8lab {
 namespace {
@@ -200,16 +203,83 @@ constexpr std::size_t kMostWrong = 16384;
 constexpr std::size_t kMostRight = 32768;
 constexpr std::size_t kMostHeld = std::size_t{1} << 26;  // elements whose places are looked at
 
-/// Where a cast is wrong, and what its tiles have in common; small enough ones are held whole.
+/// The elements of a cast in these rows and columns, known mistakes tried on them.
+Diagnosis diagnose_part(const TiledCast& cast, const Sample& part) {
+  std::vector<float> x;
+  std::vector<float> scale;
+  std::vector<std::byte> got;
+  for (const std::int64_t row : part.rows)
+    for (const std::int64_t column : part.columns) {
+      const auto at = static_cast<std::size_t>(row * cast.columns + column);
+      x.push_back(cast.x[at]);
+      scale.push_back(cast.scale_at(row, column));
+      got.push_back(cast.got[at]);
+    }
+  return diagnose_cast(cast.spec, x, scale, got);
+}
+
+Sample sample_of(const Region& region, std::int64_t most_rows, std::int64_t most_columns) {
+  Sample sample{spread(region.rows, most_rows), spread(region.columns, most_columns)};
+  for (std::int64_t& row : sample.rows) row += region.row;
+  for (std::int64_t& column : sample.columns) column += region.column;
+  return sample;
+}
+
+/// Right codes in wrong places, of rows that are wrong and of some others.
+Diagnosis diagnose_places(FormatId id, const TiledCast& cast, const MismatchMap& map) {
+  constexpr std::int64_t kRows = 12;
+  constexpr std::int64_t kColumns = 256;
+  std::set<std::int64_t> rows;
+  for (std::int64_t tile = 0; tile < map.rows; ++tile) {
+    const auto* first = &map.counts[static_cast<std::size_t>(tile * map.columns)];
+    if (std::any_of(first, first + map.columns, [](auto count) { return count > 0; }))
+      for (const std::int64_t row :
+           spread(std::min(map.tile_rows, cast.rows - tile * map.tile_rows), kRows))
+        rows.insert(tile * map.tile_rows + row);
+  }
+  const std::vector<std::int64_t> all(rows.begin(), rows.end());
+  Sample sample{{}, spread(cast.columns, kColumns)};
+  for (const std::int64_t i : spread(std::ssize(all), kRows))
+    sample.rows.push_back(all[static_cast<std::size_t>(i)]);
+  for (const std::int64_t row : spread(cast.rows, 4)) sample.rows.push_back(row);
+  std::ranges::sort(sample.rows);
+  sample.rows.erase(std::unique(sample.rows.begin(), sample.rows.end()), sample.rows.end());
+  std::vector<std::uint32_t> golden;
+  std::vector<std::uint32_t> got;
+  for (const std::int64_t row : sample.rows)
+    for (const std::int64_t column : sample.columns) {
+      const auto at = static_cast<std::size_t>(row * cast.columns + column);
+      golden.push_back(code_at(id, cast.golden, at));
+      got.push_back(code_at(id, cast.got, at));
+    }
+  Judge judge({id, cast.spec.policy}, std::move(golden), std::move(got));
+  try_misplacements({id, cast.rows, cast.columns, cast.golden, cast.got}, sample, judge);
+  return judge.finish();
+}
+
+/// Where a cast is wrong, and why: known mistakes in all of it, right codes in wrong places, what
+/// its tiles have in common, known mistakes in the wrong regions alone; the first that says it.
 void look_at_tiles(VerifyReport& report, const TiledCast& cast) {
+  constexpr std::int64_t kSide = 256;  // rows, and columns, that known mistakes are tried on
   report.regions = find_regions(report.output, cast.golden, cast.got, report.rows, report.columns,
                                 report.map, WrongElements(report.output, cast.golden, cast.got));
-  if (report.diagnosis && !report.diagnosis->causes.empty()) return;
-  Diagnosis tiles = diagnose_tiles(cast);
-  if (!tiles.causes.empty() || !tiles.measured.empty()) {
-    tiles.tried += report.diagnosis ? report.diagnosis->tried : 0;
-    report.diagnosis = std::move(tiles);
-  }
+  for (Region& region : report.regions)
+    if (region.content == RegionContent::other)
+      region.diagnosis = diagnose_part(cast, sample_of(region, kSide, kSide));
+  std::uint64_t tried = report.diagnosis ? report.diagnosis->tried : 0;
+  const auto take = [&](std::optional<Diagnosis> found) {
+    if (!found) return;
+    tried += found->tried;
+    const bool better = !found->causes.empty() || !found->measured.empty();
+    if (better || !report.diagnosis) report.diagnosis = std::move(found);
+    report.diagnosis->tried = tried;
+  };
+  const auto open = [&] { return !report.diagnosis || says_little(*report.diagnosis); };
+  if (open()) take(diagnose_places(report.output, cast, report.map));
+  if (open()) take(diagnose_tiles(cast));
+  if (open())
+    if (std::optional<Diagnosis> found = diagnosis_of_regions(report))
+      report.diagnosis = std::move(found);
 }
 
 }  // namespace
