@@ -3,11 +3,14 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <memory>
 #include <numeric>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "fp8lab/core/ceil_divide.hpp"
+#include "fp8lab/core/counted.hpp"
 #include "fp8lab/core/error.hpp"
 #include "fp8lab/gemm/scaling.hpp"
 
@@ -99,6 +102,7 @@ class Maker {
       }
       bias_of(other);
     }
+    if (!grouped_.whole) scales_at_offset();
     if (grouped_.whole) moved_terms();
     return std::move(mistakes_);
   }
@@ -156,6 +160,42 @@ class Maker {
     if (tiles && upper)
       with("both_scales", fmt::format("the scales of tiles and the tensor scale of {}", whose),
            theirs);
+  }
+
+  /// The scales of the weights begin at another row of tiles of all groups' scales: the number of
+  /// rows of a group's was taken for another one.
+  void scales_at_offset() {
+    constexpr std::int64_t kMostTried = 64;
+    const InverseScales& own = own_.product.problem.scale_b;
+    const std::int64_t k_block = own.k_block == 0 ? own_.product.problem.b.k : own.k_block;
+    if (own.empty() || k_block == 0 || grouped_.parts.size() < 2) return;
+    const std::int64_t columns = ceil_divide(own_.product.problem.b.k, k_block);
+    const std::int64_t rows = std::ssize(own.values) / std::max<std::int64_t>(columns, 1);
+    auto all = std::make_shared<std::vector<float>>();
+    std::int64_t first = 0;
+    for (std::size_t i = 0; i < grouped_.parts.size(); ++i) {
+      const GroupProduct& part = grouped_.parts[i];
+      const InverseScales& scales = part.product.problem.scale_b;
+      if (part.group != static_cast<std::int64_t>(i) || scales.values.size() != own.values.size())
+        return;
+      if (i == at_) first = std::ssize(*all) / std::max<std::int64_t>(columns, 1);
+      all->insert(all->end(), scales.values.begin(), scales.values.end());
+    }
+    const std::int64_t last = std::ssize(*all) / std::max<std::int64_t>(columns, 1) - rows;
+    if (rows < 2) return;  // each row is a group's, which its neighbours stand for
+    for (std::int64_t by = -std::min(first, kMostTried); by <= std::min(last - first, kMostTried);
+         ++by) {
+      if (by % rows == 0) continue;
+      Product product = own_.product;
+      product.a_original = product.b_original = nullptr;
+      product.owners.push_back(all);
+      product.problem.scale_b.values = std::span<const float>(*all).subspan(
+          static_cast<std::size_t>((first + by) * columns), own.values.size());
+      add("scale_b_at_other_offset",
+          fmt::format("the scales of the weights begin {} of tiles too {} in all groups' scales",
+                      counted(std::abs(by), "row"), by < 0 ? "early" : "late"),
+          std::move(product), false);
+    }
   }
 
   void inputs_of(const Neighbour& other) {
@@ -235,8 +275,8 @@ class Maker {
     };
     const std::int64_t step = std::lcm(tile(p.scale_a, p.a), tile(p.scale_b, p.b));
     moved_by(step);
-    constexpr std::int64_t kUsualTile = 128;
-    if (step < kUsualTile && kUsualTile % step == 0) moved_by(kUsualTile);
+    for (const std::int64_t usual : {16, 32, 64, 128})
+      if (step < usual && usual % step == 0) moved_by(usual);
   }
   void moved_by(std::int64_t step) {
     const GroupPart& own = grouped_.terms[at_];

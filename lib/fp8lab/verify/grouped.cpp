@@ -112,9 +112,18 @@ class Verifier {
 
   static void at_edge(GroupOutcome& outcome, const Region& region, bool first) {
     const std::string rows = region.rows == 1 ? "row" : fmt::format("{} rows", region.rows);
-    const bool empty =
-        region.content == RegionContent::zeros || region.content == RegionContent::unrelated ||
-        region.content == RegionContent::constant || region.content == RegionContent::nan;
+    const bool empty = region.content == RegionContent::zeros ||
+                       region.content == RegionContent::unrelated ||
+                       region.content == RegionContent::constant;
+    if (region.content == RegionContent::nan && !first) {
+      outcome.findings.push_back(
+          {"last_rows_nan",
+           fmt::format("the last {} of group {} {} NaN: not written, or spoilt by NaN in rows of "
+                       "padding that share their tile",
+                       rows, outcome.group, region.rows == 1 ? "is" : "are"),
+           region.mismatches, 0});
+      return;
+    }
     if (empty && !first)
       outcome.findings.push_back({"rows_not_written",
                                   fmt::format("the last {} of group {} not written: its end or its "
