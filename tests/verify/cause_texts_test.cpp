@@ -108,6 +108,9 @@ std::string scale_texts(bool along_k, std::string_view letter, const std::string
       " rounded to the nearest power of two, with unchanged codes");
   value("bf16", "rounded to bf16");
   value("f16", "rounded to f16");
+  for (const char* narrow : {"bf16", "f16"})
+    add(fmt::format("{}_scale_{}_truncated", narrow, letter),
+        fmt::format(" truncated to {}", narrow));
   if (along_k) {
     value("stale", "of the tile of K before");
     value("next", "of the next tile of K");
@@ -172,7 +175,7 @@ TEST_CASE("causes: all that are tried of a product with scales along K and C", "
   CHECK(
       without_accumulators(all_tried(random.product)) ==
       first_of_each_name(
-          std::string("212 tried\n"
+          std::string("218 tried\n"
                       "double_rounding_f16: double rounding: rounded to f16 first, then to f32\n"
                       "double_rounding_bf16: double rounding: rounded to bf16 first, then to f32\n"
                       "truncated_f16_first: truncated to f16 first, then rounded to f32\n"
@@ -225,14 +228,20 @@ TEST_CASE("causes: all that are tried of a product of FNUZ codes and bf16 output
   CHECK(
       without_accumulators(all_tried(random.product)) ==
       first_of_each_name(
-          std::string("99 tried\n"
+          std::string("108 tried\n"
                       "double_rounding_f16: double rounding: rounded to f16 first, then to bf16\n"
                       "truncated_f16_first: truncated to f16 first, then rounded to bf16\n"
                       "rtz_cast: truncated (round toward zero) instead of rounded to nearest\n"
                       "ties_away_cast: ties rounded away from zero instead of to even\n"
                       "saturated: values beyond the largest finite one saturated instead of "
                       "becoming NaN or infinity\n"
-                      "flushed_subnormals: subnormal results flushed to zero\n") +
+                      "flushed_subnormals: subnormal results flushed to zero\n"
+                      "negative_zero_lost: -0 stored as +0\n"
+                      "sign_lost: the sign left out\n"
+                      "nan_to_largest: NaN became the largest finite number, as a clamp makes "
+                      "it\n"
+                      "nan_to_lowest: NaN became the lowest finite number, as a clamp makes it\n"
+                      "nan_to_zero: NaN became 0\n") +
           scale_texts(false, "a", "A's scale", {1, 2}) +
           scale_texts(false, "a_and_b", "both scales", {1, 2}) + kScaleOrders +
           "fnuz_inputs: FNUZ/FN mix-up: the codes were read with the other bias\n"

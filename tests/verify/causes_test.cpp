@@ -134,12 +134,12 @@ TEST_CASE("causes: so many mistakes are tried of each kind of product, beside ot
         "promoted: 59\n"
         "promoted every 16: 63\n"
         "C: 62\n"
-        "A in tiles: 146\n"
-        "A in rows: 96\n"
-        "B in tiles: 142\n"
-        "B in rows: 92\n"
-        "both in tiles: 192\n"
+        "A in tiles: 150\n"
+        "A in rows: 100\n"
+        "B in tiles: 146\n"
+        "B in rows: 96\n"
+        "both in tiles: 198\n"
         "around: 68\n"
         "split: 55\n"
-        "E4M3: 74\n");
+        "E4M3: 79\n");
 }

@@ -95,10 +95,14 @@ Diagnosis diagnose(const Product& product, std::span<const std::byte> got, const
     try_misplacements({id, product.rows(), product.columns(), options.golden, got}, sample, judge);
   try_mistakes(product, sample, sampled, golden, judge, options.threads);
   std::vector<std::string> measured;
-  if (!judge.any_cause()) {
+  if (!judge.any_whole_cause()) {
     const Sample area = options.area.value_or(Sample{spread(product.rows(), product.rows()),
                                                      spread(product.columns(), product.columns())});
-    measured = try_measured({product, got, area, sample, options.threads}, sampled, golden, judge);
+    const MeasuredPart part{product, got, area, sample, options.threads};
+    if (judge.any_cause())
+      try_measured_beside(part, sampled, judge);
+    else
+      measured = try_measured(part, sampled, golden, judge);
   }
   Diagnosis diagnosis = judge.finish();
   diagnosis.measured = std::move(measured);

@@ -1,6 +1,7 @@
 #pragma once
 // Judges how well a hypothesis explains a sample of an output.
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <span>
@@ -42,6 +43,17 @@ class Judge {
                         std::span<const double> tolerances);
   [[nodiscard]] bool any_cause() const { return !diagnosis_.causes.empty(); }
 
+  /// Whether a cause explains all mismatches and changes nothing that is right.
+  [[nodiscard]] bool any_whole_cause() const {
+    return std::ranges::any_of(diagnosis_.causes, [&](const Cause& cause) { return whole(cause); });
+  }
+  /// Leaves only such causes, if the bits of one say so.
+  void prefer_whole_causes() {
+    if (std::ranges::any_of(diagnosis_.causes,
+                            [&](const Cause& cause) { return whole(cause) && !cause.in_fp64; }))
+      std::erase_if(diagnosis_.causes, [&](const Cause& cause) { return !whole(cause); });
+  }
+
   /// Marks the causes found so far: their numbers were measured and follow no rule.
   void call_vague() {
     for (Cause& cause : diagnosis_.causes) cause.vague = true;
@@ -65,6 +77,10 @@ class Judge {
   Diagnosis finish();
 
  private:
+  [[nodiscard]] bool whole(const Cause& cause) const {
+    return cause.explained + cause.undecided == diagnosis_.mismatches && cause.contradicted == 0 &&
+           !cause.vague;
+  }
   [[nodiscard]] bool is_nan(std::uint32_t code) const;
   [[nodiscard]] bool same(std::uint32_t a, std::uint32_t b) const {
     return a == b || (is_nan(a) && is_nan(b));

@@ -132,7 +132,9 @@ class EpilogueFit {
     for (const auto& [curve, fit] : fits) {
       const Numbers numbers = snapped(*curve, fit);
       const std::string text = text_of(*curve, numbers);
-      if (text.empty()) continue;
+      // Where the sum plays no part, any curve fits.
+      const bool blind = std::abs(numbers[kSum]) < 1e-9 || std::abs(numbers[kAfter]) < 1e-9;
+      if (text.empty() || (blind && curve != kCurves.data())) continue;
       lines.push_back("epilogue (measured): " + text);
       consider(*curve, numbers, text);
       if (judge_.any_cause()) return;
@@ -504,25 +506,27 @@ class EpilogueFit {
       if (judge_.any_cause()) return;
     }
   }
-  /// The nearest of `known` to each number: the places of both, and how far off they are at most.
+  /// The nearest of `known` to each number, its own one if that is within reach: the places of
+  /// both, and how far off they are at most.
   struct Matches {
     std::vector<std::int64_t> from;
     std::vector<std::int64_t> to;
     double worst = 0.0;
   };
   [[nodiscard]] Matches nearest(bool columns, const std::vector<double>& numbers,
-                                std::span<const float> known) const {
+                                std::span<const float> known, double reach) const {
     const std::vector<std::int64_t>& own = columns ? sample_.columns : sample_.rows;
     Matches found;
     for (std::size_t line = 0; line < numbers.size(); ++line) {
       const auto off = [&](std::size_t i) {
         return std::abs(static_cast<double>(known[i]) - numbers[line]);
       };
-      // Its own place first: equal numbers have not moved.
+      // Its own place first: numbers as near as those of a place that is right have not moved.
       auto best = static_cast<std::size_t>(own[line]) < known.size()
                       ? static_cast<std::size_t>(own[line])
                       : std::size_t{0};
-      for (std::size_t i = 0; i < known.size(); ++i)
+      const bool stays = static_cast<std::size_t>(own[line]) == best && off(best) <= reach;
+      for (std::size_t i = 0; i < known.size() && !stays; ++i)
         if (off(i) < off(best)) best = i;
       found.from.push_back(own[line]);
       found.to.push_back(static_cast<std::int64_t>(best));
@@ -546,18 +550,52 @@ class EpilogueFit {
                      [&](Point& point, std::size_t line) { point.bias = bias_at(source[line]); });
       if (judge_.any_cause()) return;
     }
-    const Matches found = nearest(columns, added, whole_.bias);
+    Matches found = nearest(columns, added, whole_.bias, reach);
     if (found.worst > reach || (columns && found.from == found.to)) return;
-    const PositionRule rule =
-        rule_of(found.from, found.to, static_cast<std::int64_t>(whole_.bias.size()));
+    shift_alike(found, added, reach);
+    const std::string rule = rule_text(found, std::ssize(whole_.bias));
     const auto change = [&](Point& point, std::size_t line) {
       point.bias = static_cast<double>(whole_.bias[static_cast<std::size_t>(found.to[line])]);
     };
-    changed_points(
-        columns, columns ? "bias_of_other_column" : "bias_by_row",
-        fmt::format("the bias (measured): {} i has that of {} {}", columns ? "column" : "row",
-                    columns ? "column" : "element", rule.text),
-        change);
+    changed_points(columns, columns ? "bias_of_other_column" : "bias_by_row",
+                   fmt::format("the bias (measured): {} i has that of {} {}",
+                               columns ? "column" : "row", columns ? "column" : "element", rule),
+                   change);
+  }
+  /// Numbers that are alike do not tell their place: the distance that most moved by decides.
+  void shift_alike(Matches& found, const std::vector<double>& added, double reach) const {
+    std::map<std::int64_t, std::size_t> distances;
+    for (std::size_t i = 0; i < found.from.size(); ++i)
+      if (found.to[i] != found.from[i]) ++distances[found.to[i] - found.from[i]];
+    if (distances.empty()) return;
+    const std::int64_t by =
+        std::ranges::max_element(distances, {}, [](const auto& one) { return one.second; })->first;
+    for (std::size_t i = 0; i < found.from.size(); ++i) {
+      const std::int64_t place = found.from[i] + by;
+      if (found.to[i] == found.from[i] || place < 0 || place >= std::ssize(whole_.bias)) continue;
+      if (std::abs(bias_at(place) - added[i]) <= reach) found.to[i] = place;
+    }
+  }
+  /// The rule of all lines, or of those that moved.
+  [[nodiscard]] static std::string rule_text(const Matches& found, std::int64_t count) {
+    std::vector<std::int64_t> from;
+    std::vector<std::int64_t> to;
+    for (std::size_t i = 0; i < found.from.size(); ++i) {
+      if (found.from[i] == found.to[i]) continue;
+      from.push_back(found.from[i]);
+      to.push_back(found.to[i]);
+    }
+    if (from.empty() || from.size() == found.from.size())
+      return rule_of(found.from, found.to, count).text;
+    std::map<std::int64_t, std::size_t> distances;
+    for (std::size_t i = 0; i < from.size(); ++i) ++distances[to[i] - from[i]];
+    const auto [by, times] =
+        *std::ranges::max_element(distances, {}, [](const auto& one) { return one.second; });
+    if (times < from.size() && 10 * times >= 9 * from.size())
+      return fmt::format("i {} {} in {} of {} columns, from {} to {}", by < 0 ? '-' : '+',
+                         std::abs(by), times, from.size(), from.front(), from.back());
+    return fmt::format("{}, from {} to {} alone", rule_of(from, to, count).text, from.front(),
+                       from.back());
   }
 
   [[nodiscard]] double bias_at(std::int64_t column) const {
@@ -633,7 +671,7 @@ class EpilogueFit {
     std::vector<double> used;
     for (std::size_t line = 0; line < factors.size(); ++line)
       used.push_back(factors[line] * own(line));
-    const Matches found = nearest(columns, used, all);
+    const Matches found = nearest(columns, used, all, 0.0);
     const PositionRule rule = rule_of(found.from, found.to, static_cast<std::int64_t>(all.size()));
     changed_points(columns, columns ? "column_scales_moved" : "row_scales_moved",
                    fmt::format("the scales of {} (measured): {} i has that of {}", of,

@@ -108,6 +108,7 @@ class OneOperand {
     functions(result);
     values_of_codes(result);
     anywhere(result);
+    times_another(result);
     nowhere(result);
     table_lines(result);
   }
@@ -548,6 +549,37 @@ class OneOperand {
             [factor](std::int64_t, std::int64_t) { return factor; });
   }
 
+  /// The right scale times that of another place, which a register still held.
+  void times_another(Measurement& result) const {
+    if (scales_.empty()) return;
+    struct Place {
+      std::int64_t rows;
+      std::int64_t tiles;
+      std::string_view text;
+    };
+    constexpr Place kPlaces[]{{0, -1, "the tile of K before"},
+                              {-128, 0, "128 rows before"},
+                              {-64, 0, "64 rows before"},
+                              {-1, 0, "the row before"}};
+    const std::int64_t block = table_.block;
+    for (const Place& place : kPlaces) {
+      const auto scale = [grid = grid_, place, block](std::int64_t row, std::int64_t tile) {
+        const double right = grid.at(grid.right(row, tile * block));
+        if (row + place.rows < 0 || tile + place.tiles < 0) return right;
+        return right * grid.at(grid.right(row + place.rows, (tile + place.tiles) * block));
+      };
+      if (!matches([&](std::size_t i, std::int64_t t) { return scale(table_.rows[i], t); }))
+        continue;
+      add(result, fmt::format("scale_times_another_{}", letter_),
+          fmt::format("{} (measured): the right one times that of {}: applied on top of it", of_,
+                      place.text),
+          [scale](std::int64_t row, std::int64_t tile) {
+            return static_cast<float>(scale(row, tile));
+          });
+      return;
+    }
+  }
+
   /// The number of few digits that is near enough to a measured one.
   [[nodiscard]] double rounded(double x) const {
     return of_few_decimals(x, 4, [&](double at) {
@@ -655,6 +687,9 @@ class OneOperand {
       reads[right] = short_number(mean, 1.0 / std::sqrt(sum.weights));
       measured = measured || reads[right] == mean;
     }
+    // One number for all codes is no table of them.
+    const double first = reads.empty() ? 0.0 : reads.begin()->second;
+    if (std::ranges::all_of(reads, [&](const auto& one) { return one.second == first; })) return;
     const auto read = [reads](double right) {
       const auto found = reads.find(right);
       return found == reads.end() ? right : found->second;
@@ -734,12 +769,16 @@ class OneOperand {
   void table_lines(Measurement& result) const {
     constexpr std::size_t kRows = 4;
     constexpr std::int64_t kTiles = 8;
+    constexpr double kSure =
+        0.5;  // error of a number that is shown, relative to it or to the right one
     for (std::size_t i = 0; i < std::min(kRows, table_.rows.size()); ++i) {
       std::string line = fmt::format("{} of row {}, measured / right:", of_, table_.rows[i]);
-      for (std::int64_t t = 0; t < std::min(kTiles, table_.tiles()); ++t)
-        line += fmt::format(" {}", std::isfinite(tolerance(i, t))
+      for (std::int64_t t = 0; t < std::min(kTiles, table_.tiles()); ++t) {
+        const double size = std::max(std::abs(value(i, t)), std::abs(right_value(i, t)));
+        line += fmt::format(" {}", tolerance(i, t) <= kSure * size
                                        ? measured_text(value(i, t) / right_value(i, t))
                                        : "?");
+      }
       result.lines.push_back(line + (table_.tiles() > kTiles ? " ..." : ""));
     }
   }

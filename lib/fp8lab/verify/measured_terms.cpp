@@ -75,8 +75,9 @@ class TermWeights {
     weights(result);
     // The surer ones first; each stage is for what those before it do not find.
     for (const auto stage :
-         {&TermWeights::single_terms, &TermWeights::permuted_terms, &TermWeights::moved_terms,
-          &TermWeights::find_sources, &TermWeights::rows_of_operands, &TermWeights::foreign_terms})
+         {&TermWeights::periodic_terms, &TermWeights::single_terms, &TermWeights::permuted_terms,
+          &TermWeights::moved_terms, &TermWeights::find_sources, &TermWeights::rows_of_operands,
+          &TermWeights::foreign_terms})
       if (result.mistakes.empty()) (this->*stage)(result);
   }
 
@@ -189,7 +190,9 @@ class TermWeights {
   }
 
   /// Terms with weight 0 are left out; those with another whole number are counted so often.
-  void mistake_of(const std::vector<TermPart>& parts, Measurement& result) const {
+  /// `window`: the terms after which the weights repeat, or 0.
+  void mistake_of(const std::vector<TermPart>& parts, Measurement& result,
+                  std::int64_t window = 0) const {
     std::vector<TermPart> runs;
     for (const TermPart& part : parts) {
       const double weight = std::round(part.weight);
@@ -208,7 +211,9 @@ class TermWeights {
                           : run.weight == 2.0 ? std::string("counted twice")
                                               : fmt::format("counted {} times", run.weight));
     }
-    if (runs.size() > 4)
+    if (window > 0)
+      text = fmt::format("in each {} terms: {}", window, text_of_window(runs, window));
+    else if (runs.size() > 4)
       text = fmt::format("{} runs of terms with another weight than 1, the first {}", runs.size(),
                          text.substr(0, text.find(", [")));
     result.mistakes.push_back({dropped ? "dropped_terms" : "terms_with_other_weight",
@@ -218,6 +223,19 @@ class TermWeights {
                                }});
     // Which part of a split was added twice is not known.
     result.mistakes.back().rough = !dropped && problem_is_split();
+  }
+  static std::string text_of_window(const std::vector<TermPart>& runs, std::int64_t window) {
+    std::string text;
+    for (const TermPart& run : runs) {
+      if (run.begin >= window) break;
+      const std::int64_t end = std::min(run.end, window);
+      text += fmt::format("{}{} {}", text.empty() ? "" : ", ",
+                          end == run.begin + 1 ? fmt::format("term {}", run.begin)
+                                               : fmt::format("terms {} to {}", run.begin, end - 1),
+                          run.weight == 0.0 ? std::string("left out")
+                                            : fmt::format("counted {:g} times", run.weight));
+    }
+    return text;
   }
   [[nodiscard]] bool problem_is_split() const { return part_.product.split.parts > 1; }
   static std::optional<Product> weighted(Product product, const std::vector<TermPart>& runs) {
@@ -379,6 +397,37 @@ class TermWeights {
                                                   : found->second * block + k % block;
                                      }));
                                }});
+  }
+
+  /// The weight of each place in windows of K that are all alike: what one lane, or one element of
+  /// a vector, sums.
+  void periodic_terms(Measurement& result) const {
+    constexpr double kExplains = 1e-3;  // of the squares of what is wrong
+    const double before = (balanced_ - a_ * b_.transpose()).squaredNorm();
+    for (std::int64_t window = 2; window <= std::min<std::int64_t>(128, view_.k() / 2);
+         window *= 2) {
+      Eigen::MatrixXd x(balanced_.size(), window);
+      for (std::int64_t place = 0; place < window; ++place) {
+        const auto terms = Eigen::seq(place, view_.k() - 1, window);
+        const Doubles of_a = a_(Eigen::all, terms);
+        const Doubles of_b = b_(Eigen::all, terms);
+        const Doubles products = of_a * of_b.transpose();
+        x.col(place) = products.reshaped<Eigen::RowMajor>();
+      }
+      Eigen::VectorXd y = balanced_.reshaped<Eigen::RowMajor>();
+      const std::optional<Weights> w = least_squares(x, y, window);
+      if (!w) return;
+      std::vector<TermPart> parts;
+      for (std::int64_t k = 0; k < view_.k(); ++k)
+        parts.push_back({k, k + 1, w->values(k % window), w->errors(k % window)});
+      const bool counts = std::ranges::all_of(parts, &TermPart::is_count);
+      const auto other = std::count_if(parts.begin(), parts.begin() + window,
+                                       [](const auto& p) { return std::round(p.weight) != 1.0; });
+      const double left = w->left * w->left * static_cast<double>(y.size());
+      if (!counts || other == 0 || other == window || left > kExplains * before) continue;
+      mistake_of(parts, result, window);
+      return;
+    }
   }
 
   /// The weight of each term in what is wrong, one by one: a few terms that are left out or counted

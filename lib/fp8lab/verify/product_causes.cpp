@@ -587,6 +587,19 @@ class ProductHypotheses {
 
 }  // namespace
 
+void try_measured_beside(const MeasuredPart& part, const Product& sampled, Judge& judge) {
+  if (sampled.epilogue.gated() || sampled.problem.a.k == 0) return;
+  ProductHypotheses hypotheses(part.product, part.sample, sampled, judge, part.threads);
+  for (const auto measure : {measure_scales, measure_terms}) {
+    if (judge.any_whole_cause()) break;
+    Measurement found;
+    attempt([&] { return measure(part, found), true; });
+    for (const MeasuredMistake& mistake : found.mistakes)
+      if (!mistake.last) hypotheses.measured(mistake);
+  }
+  judge.prefer_whole_causes();
+}
+
 std::vector<std::string> try_measured(const MeasuredPart& part, const Product& sampled,
                                       std::span<const float> golden, Judge& judge) {
   ProductHypotheses hypotheses(part.product, part.sample, sampled, judge, part.threads);

@@ -16,6 +16,10 @@ namespace fp8lab {
 void try_mistakes(const Product& product, const Sample& sample, const Product& sampled,
                   std::span<const float> golden, Judge& judge, int threads);
 
+/// Puts measured scales and terms before a judge whose causes leave mismatches unexplained. Causes
+/// that explain less than all are dropped where one explains all.
+void try_measured_beside(const MeasuredPart& part, const Product& sampled, Judge& judge);
+
 /// Puts what is measured before the judge, for outputs that no known mistake explains. Returns the
 /// measured figures, for a reader.
 std::vector<std::string> try_measured(const MeasuredPart& part, const Product& sampled,

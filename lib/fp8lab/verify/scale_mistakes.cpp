@@ -126,6 +126,13 @@ class Table {
             fmt::format("{{}} rounded to {}", format(id).name), [id](float x) {
               return static_cast<float>(decode(format(id), encode(format(id), kNvidiaNosat, x)));
             });
+    CastPolicy toward_zero = kNvidiaNosat;
+    toward_zero.rounding = RoundingMode::toward_zero;
+    for (const FormatId id : {FormatId::bf16, FormatId::f16})
+      value(fmt::format("{}_scale_{{}}_truncated", format(id).name),
+            fmt::format("{{}} truncated to {}", format(id).name), [id, toward_zero](float x) {
+              return static_cast<float>(decode(format(id), encode(format(id), toward_zero, x)));
+            });
   }
 
   void e8m0_codes() {
