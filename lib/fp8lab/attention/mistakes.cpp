@@ -288,6 +288,10 @@ void AttentionMistakes::softmax() {
   if (options_.soft_cap > 0.0F)
     add("soft_cap", "the scores have no soft cap",
         [](AttentionMistake& m) { m.options.soft_cap = 0.0F; });
+  if (options_.soft_cap > 0.0F)
+    add("soft_cap",
+        "the soft cap is taken of scores that the softmax's scale does not yet multiply",
+        [&](AttentionMistake& m) { m.options.soft_cap *= softmax_scale(inputs_, options_); });
   if (!options_.sinks.empty()) {
     add("sink", "the sinks are left out of the row sum",
         [](AttentionMistake& m) { m.options.sinks.clear(); });
@@ -297,6 +301,8 @@ void AttentionMistakes::softmax() {
     add("sink", "the sinks are multiplied by the softmax's scale", [&](AttentionMistake& m) {
       for (float& sink : m.options.sinks) sink *= softmax_scale(inputs_, options_);
     });
+    add("sink", "all heads have the first head's sink",
+        [](AttentionMistake& m) { std::ranges::fill(m.options.sinks, m.options.sinks.front()); });
     add("sink", "each head has the next head's sink", [](AttentionMistake& m) {
       std::rotate(m.options.sinks.begin(), m.options.sinks.begin() + 1, m.options.sinks.end());
     });

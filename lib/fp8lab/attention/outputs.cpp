@@ -138,6 +138,8 @@ class Outputs {
         text += fmt::format("{}{:.5g}", text.empty() ? "" : ", ", products[head]);
     }
     if (s.heads == 1 || elements_.size() < kFewestElements * products.size()) return;
+    // No scale makes zeros: such heads were not written, or hold another mistake.
+    if (std::ranges::any_of(products, [](double by) { return by == 0.0; })) return;
     add_at_wrong(
         "output_factor",
         "the outputs of heads are " + text +

@@ -265,6 +265,67 @@ class Explanation {
   Explains best_ = Explains::nothing;
 };
 
+/// Heads that are wrong in the same rows.
+struct HeadsAlike {
+  std::int64_t first_row = 0;
+  std::int64_t last_row = 0;
+  std::vector<std::int64_t> heads{};
+};
+
+std::vector<HeadsAlike> wrong_heads(const OutputJudge& judge) {
+  const AttentionShape& s = judge.shape();
+  std::vector<HeadsAlike> found;
+  for (std::int64_t head = 0; head < s.heads; ++head) {
+    const auto wrong = [&](std::int64_t row) {
+      return judge.wrong_rows()[static_cast<std::size_t>(head * s.m + row)] != 0;
+    };
+    std::int64_t first = 0;
+    std::int64_t last = s.m - 1;
+    while (first < s.m && !wrong(first)) ++first;
+    if (first == s.m) continue;
+    while (!wrong(last)) --last;
+    // Single rows at an end may be right by chance.
+    constexpr std::int64_t kNear = 16;
+    const auto alike = std::ranges::find_if(found, [&](const HeadsAlike& one) {
+      return std::abs(one.first_row - first) < kNear && std::abs(one.last_row - last) < kNear;
+    });
+    if (alike != found.end())
+      alike->heads.push_back(head);
+    else
+      found.push_back({first, last, {head}});
+  }
+  return found;
+}
+
+/// Two mistakes in different heads: each group of heads as if the others were right.
+void explain_heads(const AttentionInputs& inputs, const AttentionOptions& options,
+                   const OutputJudge& judge, AttentionVerdict& verdict) {
+  constexpr std::size_t kMostGroups = 4;
+  const std::vector<HeadsAlike> groups = wrong_heads(judge);
+  if (groups.size() < 2 || groups.size() > kMostGroups) return;
+  const auto size = static_cast<std::size_t>(judge.shape().m * judge.shape().d_v);
+  bool all = true;
+  for (const HeadsAlike& group : groups) {
+    std::vector<float> alone = judge.golden();
+    for (const std::int64_t head : group.heads) {
+      const std::size_t first = static_cast<std::size_t>(head) * size;
+      std::copy_n(judge.got().begin() + static_cast<std::ptrdiff_t>(first), size,
+                  alone.begin() + static_cast<std::ptrdiff_t>(first));
+    }
+    OutputJudge part(judge.shape(), alone, judge.unrounded(), judge.output(), judge.tolerance());
+    (void)part.set_aside_non_finite();
+    AttentionVerdict found;
+    if (!part.passes()) Explanation(inputs, options, part).run(found);
+    all = all && !found.causes.empty();
+    if (found.causes.empty()) continue;
+    AttentionCause& cause = found.causes.front();
+    if (cause.text.find("(in head") == std::string::npos)
+      cause.text += fmt::format(" (in {})", part.region().text(judge.shape()));
+    verdict.causes.push_back(std::move(cause));
+  }
+  if (all) verdict.measured.clear();
+}
+
 }  // namespace
 
 AttentionVerdict verify_attention(const AttentionInputs& inputs, const AttentionOptions& options,
@@ -293,6 +354,7 @@ AttentionVerdict verify_attention(const AttentionInputs& inputs, const Attention
   if (!judge.passes()) {
     AttentionVerdict finite;
     Explanation(inputs, options, judge).run(finite);
+    if (finite.causes.empty()) explain_heads(inputs, options, judge, finite);
     verdict.causes.insert(verdict.causes.end(), finite.causes.begin(), finite.causes.end());
     verdict.measured = std::move(finite.measured);
   }
