@@ -41,6 +41,7 @@ constexpr Row kShort[] = {
     {"accumulator-drift",
      {250, 16000, 260, 2932736},
      {"k=512,1024", "promotion_k=512", "bf16_k=128,256", "fit_repeats=2"}},
+    {"how-many-bits", {1824, 466944, 48, 786432}, {"fraction_bits=8,12,16"}},
     {"attention-fp8", {5960, 11345920, 2992, 14069760}},
     {"walkthrough", {0, 0, 30, 30}},
     {"recipes", {0, 0, 252, 33030144}},
