@@ -321,6 +321,7 @@ class Tiles {
           wrong[i]->middle() / static_cast<double>(given(wrong[i]->row, wrong[i]->column)));
     return text + (wrong.size() > kListed ? " ..." : "");
   }
+
   /// Where each wrong code is the other one of the two next to the exact result: how many were
   /// rounded up, and how many stochastic rounding gives.
   [[nodiscard]] std::string either_neighbour() const {
@@ -480,8 +481,10 @@ std::vector<std::string> describe_scales(std::span<const float> right, std::span
                     0x1p-22 * std::abs(static_cast<double>(right[i]));
            }))
     lines.emplace_back("they are one or two units in the last place off: other operations");
-  if (const std::string order = order_of(right, got, columns); !order.empty())
-    return lines.push_back(order), lines;
+  if (std::string order = order_of(right, got, columns); !order.empty()) {
+    lines.push_back(std::move(order));
+    return lines;
+  }
   std::vector<std::int64_t> from;
   std::vector<std::int64_t> to;
   for (const std::size_t at : wrong) {
