@@ -158,8 +158,8 @@ def test_checkerboard(at):
     odd = (rows // 64 + columns // 64) % 2 == 1
     got[odd] = other[odd]
     found = report(at, got, *whole)
-    check("no promotion in odd tiles", named(found)[:1] == ["no_promotion"] and "and other places:" in found["diagnosis"]["causes"][0]["text"],
-          found["diagnosis"])
+    check("no promotion in odd tiles", named(found)[:1] == ["no_promotion"]
+          and "and other places:" in found["diagnosis"]["causes"][0]["text"], found["diagnosis"])
 
     fp4 = lambda rows: rng.integers(0, 256, (rows, 272)).astype(np.uint8)
     scale = lambda rows: rng.uniform(20, 200, (rows, 34)).astype(ml_dtypes.float8_e4m3fn).view(np.uint8)
@@ -298,8 +298,8 @@ def test_attention(at):
            stdout=["cause: soft_cap: the soft cap is taken of scores that the softmax's scale does not yet multiply (every bit)"])
 
 
-for test in (test_tiles_at_the_end, test_two_faults, test_strides, test_lanes, test_scales, test_checkerboard, test_moved_groups, test_bias_of_a_tail, test_casts,
-             test_quantizers, test_attention):
+for test in (test_tiles_at_the_end, test_two_faults, test_strides, test_lanes, test_scales, test_checkerboard, test_moved_groups,
+             test_bias_of_a_tail, test_casts, test_quantizers, test_attention):
     with tempfile.TemporaryDirectory() as folder:
         test(Folder(folder))
 finish("parts")
