@@ -124,7 +124,7 @@ def test_wide_values_are_refused_unless_exact():
     [
         ({"format": "e9m9"}, "e9m9"),
         ({"format": "tf32"}, "format: expected a format of at most eight bits, got tf32"),
-        ({"profile": "nvidia"}, "profile: expected one of nvidia_satfinite, .*, got 'nvidia'"),
+        ({"profile": "nvidia"}, r"profile: expected one of 18 names \(did you mean nvidia_satfinite or nvidia_nosat\?\), got 'nvidia'"),
         ({"rounding": "up"}, "rounding: expected one of nearest_even, .*, got 'up'"),
         ({"scale": 0.0}, "scale: expected a finite, positive number, got 0.0"),
         ({"threads": -1}, r"threads: expected 0 \(all\) or more, got -1"),
