@@ -114,7 +114,8 @@ class Tiles {
   [[nodiscard]] Bounds before(double magnitude, RoundingMode rounding) const {
     const auto at = std::ranges::lower_bound(magnitudes_, magnitude);
     const double below = at == magnitudes_.begin() ? 0.0 : *std::prev(at);
-    const double above = std::next(at) == magnitudes_.end() ? kInfinity : *std::next(at);
+    double above = kInfinity;
+    if (std::next(at) != magnitudes_.end()) above = *std::next(at);
     if (rounding == RoundingMode::toward_zero) return {magnitude, above};
     return {0.5 * (below + magnitude), 0.5 * (magnitude + above)};
   }
