@@ -120,14 +120,14 @@ void RandomProblem::set_recipe(Recipe recipe, std::int64_t promotion_interval, S
   problem_.scale_a = {};
   problem_.scale_b = {};
   if (recipe == Recipe::per_tensor) {
-    set(problem_.scale_a, a_scales_, m, 0, 1, "gemm.scale_a");
-    set(problem_.scale_b, b_scales_, n, 0, 1, "gemm.scale_b");
+    set(problem_.scale_a, a_scales_, m, 0, 1, "gemm.a_scales");
+    set(problem_.scale_b, b_scales_, n, 0, 1, "gemm.b_scales");
   } else if (recipe == Recipe::rowwise) {
-    set(problem_.scale_a, a_scales_, 1, 0, m, "gemm.scale_a");
-    set(problem_.scale_b, b_scales_, 1, 0, n, "gemm.scale_b");
+    set(problem_.scale_a, a_scales_, 1, 0, m, "gemm.a_scales");
+    set(problem_.scale_b, b_scales_, 1, 0, n, "gemm.b_scales");
   } else if (recipe == Recipe::blockwise) {
-    set(problem_.scale_a, a_scales_, 1, 128, m * blocks(k), "gemm.scale_a");
-    set(problem_.scale_b, b_scales_, 128, 128, blocks(n) * blocks(k), "gemm.scale_b");
+    set(problem_.scale_a, a_scales_, 1, 128, m * blocks(k), "gemm.a_scales");
+    set(problem_.scale_b, b_scales_, 128, 128, blocks(n) * blocks(k), "gemm.b_scales");
   }
   problem_.c_enters = gemm_detail::passing_place(problem_);
 }

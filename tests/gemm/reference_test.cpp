@@ -196,34 +196,34 @@ TEST_CASE("arguments of A and of B that do not fit are named each", "[gemm]") {
         [&](GemmProblem&, CodeMatrix&, InverseScales& s) {
           s = {scales, 0, 128};
         },
-        name + "_scales.row_block: expected a positive number, got 0");
+        "scale_" + name + ".row_block: expected a positive number, got 0");
     refused(
         [&](GemmProblem&, CodeMatrix&, InverseScales& s) {
           s = {scales, 1, -128};
         },
-        name + "_scales.k_block: expected a number >= 0, got -128");
+        "scale_" + name + ".k_block: expected a number >= 0, got -128");
     refused(
         [&](GemmProblem&, CodeMatrix&, InverseScales& s) {
           s = {scales, 1, 256};
         },
-        name + "_scales: expected [ceil(1/1), ceil(256/256)] = [1, 1], got 2 values");
+        "scale_" + name + ": expected [ceil(1/1), ceil(256/256)] = [1, 1], got 2 values");
     refused(
         [&](GemmProblem&, CodeMatrix&, InverseScales& s) {
           s = {scales, 1, 0};
         },
-        name + "_scales: expected [ceil(1/1), ceil(256/256)] = [1, 1], got 2 values");
+        "scale_" + name + ": expected [ceil(1/1), ceil(256/256)] = [1, 1], got 2 values");
     refused(
         [&](GemmProblem& p, CodeMatrix&, InverseScales& s) {
           p.promotion_interval = 0;
           s = {scales, 1, 128};
         },
-        "promotion_interval: expected a divisor of " + name + "_scales.k_block = 128");
+        "promotion_interval: expected a divisor of scale_" + name + ".k_block = 128");
     refused(
         [&](GemmProblem& p, CodeMatrix&, InverseScales& s) {
           p.promotion_interval = 96;
           s = {scales, 1, 128};
         },
-        "promotion_interval: expected a divisor of " + name + "_scales.k_block = 128");
+        "promotion_interval: expected a divisor of scale_" + name + ".k_block = 128");
   }
   CHECK_THROWS_WITH(gemm(one.problem, {}), contains("d: expected [m, n] = [1, 1], got 0 elements"));
   CHECK_NOTHROW(gemm(one.problem, {&d, 1}));
@@ -317,12 +317,12 @@ TEST_CASE("what a product refuses is said word for word", "[gemm]") {
     s = {std::span(scales).first(4), of_a ? 1 : 2, 32};
     CHECK(reason(other, 6) == "nothing");
     s.k_block = 24;
-    CHECK(reason(other, 6) == "promotion_interval: expected a divisor of " + name +
-                                  "_scales.k_block = 24, since the scale changes along K, got 32");
+    CHECK(reason(other, 6) == "promotion_interval: expected a divisor of scale_" + name +
+                                  ".k_block = 24, since the scale changes along K, got 32");
     other.promotion_interval = 0;
     s.k_block = 32;
-    CHECK(reason(other, 6) == "promotion_interval: expected a divisor of " + name +
-                                  "_scales.k_block = 32, since the scale changes along K, got 0");
+    CHECK(reason(other, 6) == "promotion_interval: expected a divisor of scale_" + name +
+                                  ".k_block = 32, since the scale changes along K, got 0");
     // As long as K or longer: the scale does not change.
     s = {std::span(scales).first(of_a ? 2 : 3), 1, 40};
     CHECK(reason(other, 6) == "nothing");
@@ -330,8 +330,8 @@ TEST_CASE("what a product refuses is said word for word", "[gemm]") {
     CHECK(reason(other, 6) == "nothing");
     s = {};
     s.tensor_scale = 0.5F;
-    CHECK(reason(other, 6) == name +
-                                  "_scales.tensor_scale: expected 1 if there are no scales of "
+    CHECK(reason(other, 6) == "scale_" + name +
+                                  ".tensor_scale: expected 1 if there are no scales of "
                                   "its tiles, got 0.5");
   }
   const std::vector<float> c(6, 1.0F);

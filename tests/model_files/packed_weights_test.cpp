@@ -15,6 +15,7 @@
 #include "model_files/models.hpp"
 #include "training/model_files/dequantize_model.hpp"
 #include "training/model_files/layout.hpp"
+#include "training/model_files/layouts/family.hpp"
 #include "training/model_files/quantize_model.hpp"
 #include "training/model_files/stored_weight.hpp"
 
@@ -168,7 +169,6 @@ TEST_CASE("a matrix whose sides a recipe cannot divide is refused or stays, in e
   const TemporaryFolder folder("sides");
   fs::create_directory(folder / "in");
   const std::vector<float> values(128 * 128, 0.5F);
-  write_text(folder / "in/config.json", R"({"dtype": "float32"})");
   using Sides = std::pair<std::int64_t, std::int64_t>;
   const std::vector<Sides> shapes{{128, 96}, {96, 128}, {128, 112}, {48, 64}, {128, 100}};
   // Recipes that differ in nothing that decides here are looked at once.
@@ -190,6 +190,8 @@ TEST_CASE("a matrix whose sides a recipe cannot divide is refused or stays, in e
                                    recipe.k_multiple))
                .second)
         continue;
+      for (const char* other : {"config.json", "params.json"}) fs::remove(folder / "in" / other);
+      write_text(folder / "in" / layout.family->config_file(), R"({"dtype": "float32"})");
       for (const auto& [rows, k] : shapes) {
         std::vector<NamedTensor> tensors;
         const std::span<const float> all(values);

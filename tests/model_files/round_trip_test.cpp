@@ -25,6 +25,7 @@
 #include "model_files/models.hpp"
 #include "training/model_files/blocked_scales.hpp"
 #include "training/model_files/dequantize_model.hpp"
+#include "training/model_files/layouts/family.hpp"
 #include "training/model_files/quantize_model.hpp"
 #include "training/model_files/weight_outputs.hpp"
 
@@ -160,7 +161,7 @@ TEST_CASE("weights of every layout and recipe come back as codes times scales", 
         map += fmt::format("{}\"{}\": \"{}\"", map.empty() ? "" : ", ", name, file);
       write_text(in / kIndexFile, fmt::format("{{\"weight_map\": {{{}}}}}", map));
       write_text(
-          in / "config.json",
+          in / layout.family->config_file(),
           fmt::format("{{\"dtype\": \"{}\"}}", type == ElementType::bf16 ? "bfloat16" : "float32"));
       INFO(layout.name << ", " << preset.name);
       const QuantizedModel written = quantize_model(ModelDirectory(in),

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cstdlib>
 #include <string>
 #include <utility>
 #include <vector>
@@ -107,6 +108,26 @@ std::string moved_text(const std::vector<bool>& moves, std::string_view by) {
   return text;
 }
 
+/// By one term, and by the usual tiles below 128 terms.
+std::string moved_a_little(const std::vector<bool>& moves) {
+  std::string text;
+  for (const char* by : {"one term", "16 terms", "32 terms", "64 terms"})
+    text += moved_text(moves, by);
+  return text;
+}
+
+/// Scales of weights from `low` to `high` rows of tiles further on, but those of another group.
+std::string offsets_text(int low, int high, int rows_of_group) {
+  std::string text;
+  for (int by = low; by <= high; ++by)
+    if (by % rows_of_group != 0)
+      text += fmt::format(
+          "scale_b_at_other_offset: the scales of the weights begin {} row{} of tiles too {} in "
+          "all groups' scales\n",
+          std::abs(by), std::abs(by) == 1 ? "" : "s", by < 0 ? "early" : "late");
+  return text;
+}
+
 }  // namespace
 
 TEST_CASE("grouped verify: the mistakes of each part, named by its neighbours' groups",
@@ -136,9 +157,12 @@ TEST_CASE("grouped verify: the mistakes of each part, named by its neighbours' g
   batch.b.group_tensor_scales = {2.25F, 0.25F, 2.25F};  // of groups 0 and 2 the same
   const GroupedProduct batched =
       make_grouped_product(batch, {.model = "sm90.wgmma.e4m3"}, {GroupKind::batched, {}, 0});
-  CHECK(mistakes_text(batched, 0) == of_batch("next", 1, true) + of_batch("last", 2, false));
-  CHECK(mistakes_text(batched, 1) == of_batch("previous", 0, true) + of_batch("next", 2, true));
-  CHECK(mistakes_text(batched, 2) == of_batch("previous", 1, true) + of_batch("first", 0, false));
+  CHECK(mistakes_text(batched, 0) ==
+        of_batch("next", 1, true) + of_batch("last", 2, false) + offsets_text(0, 12, 6));
+  CHECK(mistakes_text(batched, 1) ==
+        of_batch("previous", 0, true) + of_batch("next", 2, true) + offsets_text(-6, 6, 6));
+  CHECK(mistakes_text(batched, 2) ==
+        of_batch("previous", 1, true) + of_batch("first", 0, false) + offsets_text(-12, 0, 6));
 }
 
 TEST_CASE("grouped verify: the mistakes of parts of K, by one term or by a whole tile",
@@ -154,20 +178,19 @@ TEST_CASE("grouped verify: the mistakes of parts of K, by one term or by a whole
   };
   const std::vector<bool> all(6, true);
   CHECK(mistakes_text(terms, 0) ==
-        of("next", 2) + of("last", 3) +
-            moved_text({true, false, true, true, true, false}, "one term") +
+        of("next", 2) + of("last", 3) + moved_a_little({true, false, true, true, true, false}) +
             moved_text({false, false, true, false, true, false}, "128 terms"));
   // Group 1 has no terms.
   CHECK(mistakes_text(terms, 1) ==
         of("previous", 0) + of("next", 2) + of("last", 3) +
-            moved_text({false, true, true, false, false, false}, "one term") +
+            moved_a_little({false, true, true, false, false, false}) +
             moved_text({false, false, true, false, false, false}, "128 terms"));
   CHECK(mistakes_text(terms, 2) ==
-        of("previous", 0) + of("next", 3) + moved_text(all, "one term") +
+        of("previous", 0) + of("next", 3) + moved_a_little(all) +
             moved_text({false, false, true, false, true, false}, "128 terms"));
   CHECK(mistakes_text(terms, 3) ==
         of("previous", 2) + of("first", 0) +
-            moved_text({true, true, false, true, false, true}, "one term") +
+            moved_a_little({true, true, false, true, false, true}) +
             moved_text({true, true, false, true, false, true}, "128 terms"));
   GemmOperands scaled = plain;
   scaled.a.scales = data.of_floats({5, 6});

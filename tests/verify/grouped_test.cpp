@@ -91,15 +91,19 @@ TEST_CASE("grouped verify: all mistakes, and which of them a check must detect",
   CHECK(mistakes(1, true) == Names{"weight_of_previous_group", "scale_b_of_previous_group",
                                    "bias_of_previous_group", "weight_of_next_group",
                                    "scale_b_of_next_group", "bias_of_next_group"});
+  const auto with_offsets = [](Names names) {
+    names.insert(names.end(), 14, "scale_b_at_other_offset");
+    return names;
+  };
   CHECK(mistakes(1, false) ==
-        Names{"weight_codes_of_previous_group", "weight_codes_of_next_group"});
+        with_offsets({"weight_codes_of_previous_group", "weight_codes_of_next_group"}));
   CHECK(mistakes(0, true) == Names{"weight_of_next_group", "scale_b_of_next_group",
                                    "bias_of_next_group", "weight_of_last_group",
                                    "scale_b_of_last_group", "bias_of_last_group"});
   // The others have rows enough for this one's.
-  CHECK(mistakes(0, false) == Names{"weight_codes_of_next_group", "input_of_next_group",
-                                    "scale_a_of_next_group", "weight_codes_of_last_group",
-                                    "input_of_last_group", "scale_a_of_last_group"});
+  CHECK(mistakes(0, false) == with_offsets({"weight_codes_of_next_group", "input_of_next_group",
+                                            "scale_a_of_next_group", "weight_codes_of_last_group",
+                                            "input_of_last_group", "scale_a_of_last_group"}));
   // Each is another product, and is named where its output is found.
   for (const WrongProduct& one : group_mistakes(grouped.product, 0)) {
     std::vector<float> got = compute(grouped.product);
@@ -228,7 +232,7 @@ TEST_CASE("grouped verify: a bias or a tensor scale that all groups share is nob
           of_a ? "scale_a_of_next_group tensor_scale_a_of_next_group both_scales_a_of_next_group "
                : "scale_a_of_next_group ";
       CHECK(names(make_grouped_product(all, {.model = "sm90.wgmma.e4m3"}, batched), 0) ==
-            start + own_b + "input_of_next_group " + own_a);
+            start + own_b + "input_of_next_group " + own_a + "scale_b_at_other_offset ");
     }
 }
 
