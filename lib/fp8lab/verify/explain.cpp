@@ -81,14 +81,9 @@ void diagnose_lines(const Product& product, std::span<const std::byte> got,
   }
 }
 
-Sample sample_of(const Region& region) {
-  constexpr std::int64_t kRows = 16;
-  constexpr std::int64_t kColumns = 64;
-  Sample sample{spread(region.rows, kRows), spread(region.columns, kColumns)};
-  for (std::int64_t& row : sample.rows) row += region.row;
-  for (std::int64_t& column : sample.columns) column += region.column;
-  return sample;
-}
+// Of a region, that a mistake is sought in.
+constexpr std::int64_t kRegionRows = 16;
+constexpr std::int64_t kRegionColumns = 64;
 
 /// Rectangles of a map's tiles of which nearly all elements differ.
 class WrongTiles {
@@ -158,7 +153,7 @@ void diagnose_wrong_tiles(const Product& product, std::span<const std::byte> got
     if (tile.size() < kFewest) return;
     DiagnosisOptions one = how;
     one.area = Sample{line_of(tile.row, tile.rows), line_of(tile.column, tile.columns)};
-    Diagnosis own = diagnose(product, got, sample_of(tile), one);
+    Diagnosis own = diagnose(product, got, sample_of(tile, kRegionRows, kRegionColumns), one);
     if (says_little(own)) return;
     if (found && own.causes.front().name != found->causes.front().name) return;
     if (!found) found = std::move(own);
@@ -176,6 +171,13 @@ bool is_whole(const Diagnosis& diagnosis) {
 }
 
 }  // namespace
+
+Sample sample_of(const Region& region, std::int64_t most_rows, std::int64_t most_columns) {
+  Sample sample{spread(region.rows, most_rows), spread(region.columns, most_columns)};
+  for (std::int64_t& row : sample.rows) row += region.row;
+  for (std::int64_t& column : sample.columns) column += region.column;
+  return sample;
+}
 
 bool says_little(const Diagnosis& diagnosis) {
   return diagnosis.causes.empty() || diagnosis.causes.front().vague;
@@ -247,7 +249,7 @@ std::vector<Region> look_at_regions(const Product& product, std::span<const std:
         .threads = options.threads,
         .area = Sample{line_of(region.row, region.rows), line_of(region.column, region.columns)}};
     if (!budget) how.golden = golden;
-    region.diagnosis = diagnose(product, got, sample_of(region), how);
+    region.diagnosis = diagnose(product, got, sample_of(region, kRegionRows, kRegionColumns), how);
     if (region.diagnosis->causes.empty() && unrelated(id, golden, got, columns, region))
       region.content = RegionContent::unrelated;
   }

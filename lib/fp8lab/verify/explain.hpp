@@ -14,6 +14,9 @@ namespace fp8lab {
 /// `VerifyOptions::more`, or none.
 std::vector<WrongProduct> more_mistakes(const VerifyOptions& options);
 
+/// Rows and columns that are spread over a region, at most so many.
+Sample sample_of(const Region& region, std::int64_t most_rows, std::int64_t most_columns);
+
 /// Whether nothing but measured numbers without a rule explains a sample, or nothing at all.
 bool says_little(const Diagnosis& diagnosis);
 

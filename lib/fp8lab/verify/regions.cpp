@@ -57,8 +57,8 @@ struct Lines {
 
   void add(std::int64_t line, const Line& one) {
     if (one.count == 0) return;
-    if (begin < 0) begin = line;
-    end = line + 1;
+    begin = begin < 0 ? line : std::min(begin, line);
+    end = std::max(end, line + 1);
     across.first = std::min(across.first, one.first);
     across.last = std::max(across.last, one.last);
     across.count += one.count;
@@ -84,15 +84,7 @@ Cut best_cut(const std::vector<Line>& lines) {
   Cut best;
   Lines after;
   for (std::size_t i = lines.size(); i-- > 1;) {
-    Lines one;  // lines come from the end: the new one is the first
-    one.add(static_cast<std::int64_t>(i), lines[i]);
-    if (one.across.count > 0) {
-      one.end = after.across.count > 0 ? after.end : one.end;
-      one.across.first = std::min(one.across.first, after.across.first);
-      one.across.last = std::max(one.across.last, after.across.last);
-      one.across.count += after.across.count;
-      after = one;
-    }
+    after.add(static_cast<std::int64_t>(i), lines[i]);
     const std::int64_t size = before[i].size() + after.size();
     if (before[i].across.count == 0 || after.across.count == 0 || size >= best.size) continue;
     best = {size, {before[i], after}};
@@ -358,8 +350,7 @@ std::vector<Region> find_regions(FormatId id, std::span<const std::byte> golden,
   const std::vector<Box> boxes = boxes_of(map);
   Finder finder(id, golden, got, rows, columns, wrong);
   std::vector<Region> regions;
-  for (const Box& box : boxes) {
-    if (boxes.size() > kMostRegions) break;
+  for (const Box& box : boxes.size() > kMostRegions ? std::vector<Box>{} : boxes) {
     Region region = finder.tighten(box, map);
     if (boxes.size() == 1 && region.mismatches == 1 && finder.one_ulp(region)) {
       region.content = RegionContent::one_ulp;

@@ -218,13 +218,6 @@ Diagnosis diagnose_part(const TiledCast& cast, const Sample& part) {
   return diagnose_cast(cast.spec, x, scale, got);
 }
 
-Sample sample_of(const Region& region, std::int64_t most_rows, std::int64_t most_columns) {
-  Sample sample{spread(region.rows, most_rows), spread(region.columns, most_columns)};
-  for (std::int64_t& row : sample.rows) row += region.row;
-  for (std::int64_t& column : sample.columns) column += region.column;
-  return sample;
-}
-
 /// Right codes in wrong places, of rows that are wrong and of some others.
 Diagnosis diagnose_places(FormatId id, const TiledCast& cast, const MismatchMap& map) {
   constexpr std::int64_t kRows = 12;
@@ -238,12 +231,11 @@ Diagnosis diagnose_places(FormatId id, const TiledCast& cast, const MismatchMap&
         rows.insert(tile * map.tile_rows + row);
   }
   const std::vector<std::int64_t> all(rows.begin(), rows.end());
-  Sample sample{{}, spread(cast.columns, kColumns)};
+  std::set<std::int64_t> chosen;
   for (const std::int64_t i : spread(std::ssize(all), kRows))
-    sample.rows.push_back(all[static_cast<std::size_t>(i)]);
-  for (const std::int64_t row : spread(cast.rows, 4)) sample.rows.push_back(row);
-  std::ranges::sort(sample.rows);
-  sample.rows.erase(std::unique(sample.rows.begin(), sample.rows.end()), sample.rows.end());
+    chosen.insert(all[static_cast<std::size_t>(i)]);
+  for (const std::int64_t row : spread(cast.rows, 4)) chosen.insert(row);
+  const Sample sample{{chosen.begin(), chosen.end()}, spread(cast.columns, kColumns)};
   std::vector<std::uint32_t> golden;
   std::vector<std::uint32_t> got;
   for (const std::int64_t row : sample.rows)
