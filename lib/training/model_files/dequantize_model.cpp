@@ -104,18 +104,19 @@ DequantizedModel dequantize_model(const ModelDirectory& source,
                                   const std::function<void(const RewriteProgress&)>& progress) {
   const std::string name = source.config().filename().string();
   const std::string where = source.config().string();
-  const std::string config = source.stands_alone() ? "{}" : read_file(where);
+  const bool alone = source.stands_alone();
+  const std::string config = alone ? "{}" : read_file(where);
   const StoredModel stored = read_stored_model(source, read_stored_quantization(source));
   require_layout(options.layout, stored.stored);
   const std::optional<ElementType> type = options.type ? options.type : model_type(config, where);
   require(type.has_value(), argument("dtype"),
           fmt::format("bf16, f16 or f32, since {}",
-                      source.stands_alone() ? "no configuration names one" : name + " names none"),
+                      alone ? "no configuration names one" : name + " names none"),
           "nothing");
   require_whole(source, stored);
   DequantizedModel model;
   ModelRewrite rewrite = plan(source, stored, *type, model);
-  if (!source.stands_alone()) rewrite.texts[name] = without_quantization(config, where);
+  if (!alone) rewrite.texts[name] = without_quantization(config, where);
   rewrite.dropped = own_files();
   rewrite.settings = {{"command", "dequantize"},
                       {"method", stored.stored.method},
