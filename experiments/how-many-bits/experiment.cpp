@@ -18,6 +18,7 @@
 #include "common/tensors.hpp"
 #include "fp8lab/accumulate/model.hpp"
 #include "fp8lab/core/error.hpp"
+#include "fp8lab/core/names.hpp"
 #include "fp8lab/metrics/comparison.hpp"
 #include "lab/experiment/parameter_struct.hpp"
 #include "lab/experiment/row_table.hpp"
@@ -34,9 +35,7 @@ std::string_view to_string(Operands operands) {
 }
 
 Operands find_operands(std::string_view name) {
-  const auto at = std::ranges::find(kOperandNames, name);
-  require(at != kOperandNames.end(), "operands", "normal or positive", fmt::format("'{}'", name));
-  return static_cast<Operands>(at - kOperandNames.begin());
+  return find_enumerator<Operands>(kOperandNames, "operands", name);
 }
 
 struct Settings {
